@@ -491,6 +491,11 @@ def test_on_paper_it_has_the_table_without_the_controls(chromium, page):
         )
 
 
+def test_an_address_that_is_no_state_is_no_error(chromium, page):
+    opened(chromium, page, "\N{LATIN SMALL LETTER E WITH ACUTE}")
+    assert not [one for one in chromium.events if one["method"] == "Runtime.exceptionThrown"]
+
+
 def test_it_asks_for_files_of_runs_alone_and_logs_no_error(chromium, few):
     panel_of(chromium, few, ("svm", 1), ("svm", 2))
     base = few[0].resolve().as_uri()

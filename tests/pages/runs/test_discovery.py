@@ -118,6 +118,20 @@ def test_a_summary_with_other_types_is_a_damaged_run_and_names_no_file(results, 
     assert "train" not in found.about and not found.numbers
 
 
+def test_a_manifest_with_other_types_is_a_damaged_run(results, whole):
+    for role, params in (
+        ("report", {"runs": ["mine"]}),
+        ("train", {"features_variant": {}, "table": 1}),
+    ):
+        folder = results / role / whole[1][0][role].version
+        spec = artifacts.Artifact(folder).manifest["spec"]
+        manifest_files.rewrite(folder, spec=spec | {"params": spec["params"] | params})
+    shutil.rmtree(results / "report" / whole[1][2]["report"].version)
+    found = by_version(results)
+    assert found[whole[1][0]["report"].version].about["state"] == "damaged"
+    assert found[whole[1][1]["report"].version].about["state"] == "finished"
+
+
 def test_a_row_is_made_once_and_again_where_the_report_is_another_one(results, whole, monkeypatch):
     first = by_version(results)
     made = []

@@ -2,7 +2,7 @@
 // the address. runs_charts.js draws them, chosen.js shows what is chosen.
 // The bar of every page leads to the entries of the others at the end of this one, and on to the page if it is there.
 function goOn() {
-  const page = location.hash.length > 1 && !location.hash.includes("=") && document.querySelector(`${location.hash} a`);
+  const page = document.getElementById(location.hash.slice(1))?.closest(".pages > div")?.querySelector("a");
   if (page) location.replace(page.href);
 }
 addEventListener("hashchange", goOn);

@@ -89,7 +89,7 @@ def runs(results, listed=(), given=None):
     rows.write()
     used = {version for run in reports for version in run.trains}
     alone = [
-        _training(store, version)
+        _read(_training, store, version)
         for version, folder in store.folders().items()
         if folder.parent.name == "train" and version not in used
     ]
@@ -171,7 +171,7 @@ class _Kept:
         stamp = _stamp(self._store.folders()[version])
         row = self._rows.get(version)
         if stamp is None or row is None or row.get("stamp") != stamp:
-            run = _report(self._store, version)
+            run = _read(_report, self._store, version)
             row = {"stamp": stamp, **{name: getattr(run, name) for name in KEPT}}
         if stamp is not None:
             self._now[version] = row
@@ -204,6 +204,16 @@ def _program():
     return hashlib.sha256(b"".join(path.read_bytes() for path in modules)).hexdigest()
 
 
+def _read(make, store, version):
+    """The Run that `make` returns; a damaged one where what it reads has other keys or types."""
+    try:
+        return make(store, version)
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError):
+        made = _changed(store.folders()[version])
+        reason = "made by another release: its manifest or its summary has other keys"
+        return Run({"run": version, "made": made, "tags": [], "state": "damaged", "reason": reason})
+
+
 def _report(store, version):
     """The Run of a report, without what a configuration says of it."""
     folder, manifest = store.folders()[version], store.manifest(version)
@@ -218,13 +228,11 @@ def _report(store, version):
     try:
         summary = artifacts.Artifact(folder).json("summary.json")
         fault = fault_of(summary)
-        numbers, ends = ({}, {}) if fault else columns.of_summary(summary)
     except (UserError, ValueError) as error:
         fault = str(error)
-    except (TypeError, KeyError, AttributeError):  # what it has is of other types
-        fault = "made by another release: its summary has other keys"
     if fault:
         return Run({**about, "state": "damaged", "reason": fault}, **known)
+    numbers, ends = columns.of_summary(summary)
     about |= {
         "state": "finished",
         "scored_on": _scored_on(summary),

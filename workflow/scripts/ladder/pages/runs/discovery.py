@@ -209,9 +209,9 @@ def _read(make, store, version):
     try:
         return make(store, version)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError):
-        made = _changed(store.folders()[version])
+        about = {"run": version, "made": _changed(store.folders()[version]), "tags": []}
         reason = "made by another release: its manifest or its summary has other keys"
-        return Run({"run": version, "made": made, "tags": [], "state": "damaged", "reason": reason})
+        return Run({**about, "state": "damaged", "reason": reason})
 
 
 def _report(store, version):

@@ -327,7 +327,15 @@ const runsPage = (() => {
   const json = value => JSON.stringify(value, null, 1).replace(/\n */g, " ");
   const command = run => [".venv/bin/snakemake report", ...(Object.keys(entry(run)).length ? ["--config"] : []),
     ...Object.entries(entry(run)).map(([key, value]) => quoted(`${key}=${typeof value === "string" ? value : json(value)}`))].join(" ");
-  const listing = some => `.venv/bin/snakemake runs --config ${quoted(`runs=${json(some.map(entry))}`)}`;
+  function listing(some) {   // an entry of a list has no list of its own, and a name is of one entry
+    const names = new Set();
+    const listed = some.map(entry).map(({runs: _, name, ...own}) => {
+      const free = name && !names.has(name);
+      names.add(name);
+      return free ? {...own, name} : own;
+    });
+    return `.venv/bin/snakemake runs --config ${quoted(`runs=${json(listed)}`)}`;
+  }
   const unsaid = decoded(data.unsaid);
   function copy(text, of) {
     const done = () => { of.textContent = "Copied"; setTimeout(() => { of.textContent = of.dataset.text; }, 1500); };

@@ -286,6 +286,16 @@ def test_names_of_a_band_and_moments_have_ticks(drawn):
     assert found["x"][0][0] == "1970-01-01" and found["x"][-1][0] == "1970-01-09"
 
 
+def test_moments_below_a_narrow_chart_do_not_overlap(chromium, shown):
+    axes = charts.number_axis("made", "time"), charts.number_axis("s")
+    shown(charts.scatter("t", [dots([0, 5 * 36e5], [1.0, 2.0])], *axes), 580)
+    boxes = chromium.value("""[...document.querySelectorAll('svg text.number')]
+      .filter(one => one.textContent.includes(':')).map(one => one.getBoundingClientRect())
+      .map(({left, right}) => [left, right])""")
+    assert len(boxes) > 1
+    assert all(first[1] < second[0] for first, second in itertools.pairwise(sorted(boxes)))
+
+
 def test_an_interval_ends_at_its_values_and_a_control_far_below_stretches_no_axis(drawn):
     rows = [
         {"key": key, "name": name, "note": "", "floor": floor, "mark": mark, "mark_text": "other",

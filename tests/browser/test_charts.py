@@ -275,7 +275,7 @@ def test_a_scatter_of_one_place_and_of_places_far_apart_lies_within_its_chart(dr
 
 
 def test_names_of_a_band_and_moments_have_ticks(drawn):
-    x, names = charts.named_axis([], "network"), ["lenet_5", "small_cnn", "lenet_5"]
+    x, names = {"label": "network", "names": []}, ["lenet_5", "small_cnn", "lenet_5"]
     found = drawn(charts.scatter("t", [dots(names, [1.0, 2.0, 3.0])], x, charts.number_axis("s")))
     places = dict(found["x"])
     assert [at for at, _ in found["marks"]] == [places[name] for name in names]
@@ -284,6 +284,16 @@ def test_names_of_a_band_and_moments_have_ticks(drawn):
         charts.scatter("t", [dots([0, 864e5 * 9], [1.0, 2.0])], x, charts.number_axis("s"))
     )
     assert found["x"][0][0] == "1970-01-01" and found["x"][-1][0] == "1970-01-09"
+
+
+def test_moments_below_a_narrow_chart_do_not_overlap(chromium, shown):
+    axes = charts.number_axis("made", "time"), charts.number_axis("s")
+    shown(charts.scatter("t", [dots([0, 5 * 36e5], [1.0, 2.0])], *axes), 580)
+    boxes = chromium.value("""[...document.querySelectorAll('svg text.number')]
+      .filter(one => one.textContent.includes(':')).map(one => one.getBoundingClientRect())
+      .map(({left, right}) => [left, right])""")
+    assert len(boxes) > 1
+    assert all(first[1] < second[0] for first, second in itertools.pairwise(sorted(boxes)))
 
 
 def test_an_interval_ends_at_its_values_and_a_control_far_below_stretches_no_axis(drawn):

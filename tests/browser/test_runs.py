@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import browser
+import manifest_files
 import synthetic_results
 from browser import SMALL_TARGETS, EveryPage, check_width, on_paper
 from ladder.classifiers import decisions
@@ -18,6 +19,7 @@ from ladder.network import networks, weights
 from ladder.pages import intervals, spread
 from ladder.pages.runs import answers, discovery
 from ladder.pages.runs import page as runs_page
+from ladder.workflow import config, plans
 from tools import make_runs
 
 pytestmark = pytest.mark.skipif(
@@ -339,6 +341,22 @@ def test_each_row_has_the_command_that_makes_it_and_several_one_that_lists_them(
     assert given == make_runs.entry(chosen[0].written)
 
 
+def test_a_list_of_runs_with_one_name_and_lists_of_their_own_is_one_that_plans(chromium, tmp_path):
+    for seed in (1, 2):
+        report = synthetic_results.add(tmp_path, epochs=2, seed=seed, name="same")["report"]
+        spec, listed = report.manifest["spec"], [{"overrides": {"batch_size": 32}, "reason": ""}]
+        params = spec["params"] | {"runs": listed}
+        manifest_files.rewrite(report.folder, spec=spec | {"params": params})
+    runs_page.write(discovery.runs(tmp_path), tmp_path, make_runs.defaults(), make_runs.entry)
+    opened(chromium, tmp_path / "runs.html")
+    words = shlex.split(chromium.value("runsPage.listing([0, 1])"))
+    entries = yaml.safe_load(words[3].removeprefix("runs="))
+    assert [one.entry.name for one in plans.load(config.base() | {"runs": entries}).listed] == [
+        "same",
+        "",
+    ]
+
+
 # The chart.
 
 
@@ -489,6 +507,11 @@ def test_on_paper_it_has_the_table_without_the_controls(chromium, page):
         assert not chromium.value(
             "[...document.querySelectorAll('#controls button, .tick')].some(one => one.checkVisibility())"
         )
+
+
+def test_an_address_that_is_no_state_is_no_error(chromium, page):
+    opened(chromium, page, "\N{LATIN SMALL LETTER E WITH ACUTE}")
+    assert not [one for one in chromium.events if one["method"] == "Runtime.exceptionThrown"]
 
 
 def test_it_asks_for_files_of_runs_alone_and_logs_no_error(chromium, few):

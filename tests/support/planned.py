@@ -32,11 +32,9 @@ def chain(keys=None, **others):
     return chains.chain(run(**(keys or {}) | others))
 
 
-def page(name, active=None, **entries):
-    """The page of a configuration that is part of no run; entries: runs.Entry of each run of a
-    list, by its key.
-    """
-    return stages.page(stages.STAGES[name], stages.Configuration(active or run(), entries, {}))
+def page(name, active=None, search=()):
+    """The page of a configuration that is part of no run; search: its runs.Entry, one a run."""
+    return stages.page(stages.STAGES[name], stages.Configuration(active or run(), search, {}))
 
 
 def versions(keys=None, **others):

@@ -1,6 +1,7 @@
 """The command that writes the page of runs: its entries are the runs that it shows."""
 
 import json
+import re
 import subprocess
 import sys
 import types
@@ -8,6 +9,8 @@ import types
 import pytest
 import yaml
 
+import manifest_files
+import synthetic_results
 from ladder.pages import reproduce
 from ladder.sources import ROOT
 from ladder.workflow import chains, config, plans, runs
@@ -60,6 +63,26 @@ def test_what_the_page_says_of_runs_plans_their_versions_whatever_is_configured(
     make_runs.configured.cache_clear()
     plan = plans.load(base | here | {"runs": json.loads(json.dumps(entries))})
     assert [run.report.version for run in plan.listed] == [report.version for report in planned]
+
+
+def test_runs_of_release_0_1_0_are_on_the_page_with_commands_of_keys_that_there_are(tmp_path):
+    report = synthetic_results.add(tmp_path / "results", epochs=2)["report"]
+    summary = report.json("summary.json")
+    old = {key: summary[key] for key in summary if key not in ("share", "passes", "verdict")}
+    (report.folder / "summary.json").write_text(json.dumps(old))
+    spec = report.manifest["spec"]
+    listed = {"ablation": [{"overrides": {"features_flip": True}, "reason": ""}]}
+    params = spec["params"] | listed | {"knn_distance": "euclidean"}
+    manifest_files.rewrite(report.folder, spec=spec | {"params": params})
+    (tmp_path / "config.json").write_text("{}")
+    command = [sys.executable, SCRIPT, "--config-file", "config.json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    text = (tmp_path / "results/runs.html").read_text()
+    data = json.loads(re.search('id="data">(.*?)</script>', text)[1])
+    assert data["unsaid"]["values"] == [["knn_distance"]]
+    assert data["entries"]["runs"]["values"] == [[[{"features_flip": True}]]]
+    assert (tmp_path / f"results/runs/{report.version}-errors.webp").exists()
 
 
 def test_where_it_cannot_write_one_line_says_so(tmp_path):

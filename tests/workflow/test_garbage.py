@@ -160,6 +160,12 @@ def test_an_interrupted_artifact_stays_for_a_day(results, runs):
     assert young.exists() and not old.exists()
 
 
+def test_a_page_of_a_stage_that_is_no_more_is_removed(results, runs):
+    old = unfinished(results, "compare/c00000000001", OLD)
+    garbage.remove(garbage.collect(results, [name(run["report"]) for run in runs]))
+    assert not old.exists() and runs[0]["report"].folder.exists()
+
+
 def test_a_reachable_interrupted_artifact_stays(results, runs):
     old = unfinished(results, "train/t00000000002", OLD)
     assert (

@@ -220,9 +220,7 @@ def check_targets():
 
 
 def finish():
-    notices.update_all(
-        CHAIN, COMMAND.has_settings, but="search" if SEARCHED.next else ""
-    )
+    notices.update_all(CHAIN, COMMAND.has_settings)
     if "gc" in COMMAND.words or copies.is_runs_page_older("results"):
         subprocess.run(
             shlex.split(with_configuration("make_runs", "logs/runs.json")), check=False

@@ -98,6 +98,40 @@ def test_a_summary_of_another_release_is_named_so(results, whole, change, part):
     assert not found.numbers
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda of: {"versions": of["versions"] | {"train": "../../mine"}},
+        lambda of: {"versions": of["versions"] | {"data": ["d"]}},
+        lambda of: {"seconds": {"train": "soon"}},
+        lambda of: {"confusion": [7]},
+        lambda of: {"controls": ["pixels"]},
+    ],
+)
+def test_a_summary_with_other_types_is_a_damaged_run_and_names_no_file(results, whole, change):
+    folder = results / "report" / whole[1][1]["report"].version
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(json.dumps(summary | change(summary)))
+    manifest_files.rewrite(folder)
+    found = by_version(results)[folder.name]
+    assert found.about["state"] == "damaged" and "its summary " in found.about["reason"]
+    assert "train" not in found.about and not found.numbers
+
+
+def test_a_manifest_with_other_types_is_a_damaged_run(results, whole):
+    for role, params in (
+        ("report", {"runs": ["mine"]}),
+        ("train", {"features_variant": {}, "table": 1}),
+    ):
+        folder = results / role / whole[1][0][role].version
+        spec = artifacts.Artifact(folder).manifest["spec"]
+        manifest_files.rewrite(folder, spec=spec | {"params": spec["params"] | params})
+    shutil.rmtree(results / "report" / whole[1][2]["report"].version)
+    found = by_version(results)
+    assert found[whole[1][0]["report"].version].about["state"] == "damaged"
+    assert found[whole[1][1]["report"].version].about["state"] == "finished"
+
+
 def test_a_row_is_made_once_and_again_where_the_report_is_another_one(results, whole, monkeypatch):
     first = by_version(results)
     made = []

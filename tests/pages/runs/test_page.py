@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import manifest_files
 import synthetic_results
 from ladder.network import networks, weights
 from ladder.pages import intervals
 from ladder.pages.runs import answers, best, discovery, page, single, successors
-from ladder.store import artifacts
 from page_text import text_of
 
 
@@ -284,12 +284,25 @@ def test_a_command_makes_the_files_of_the_newest_runs_first(made, tmp_path):
     assert script == made[1]["longer"]["report"].version
 
 
+def test_a_damaged_artifact_takes_the_files_of_its_runs_alone(made, tmp_path, caplog):
+    results = shutil.copytree(made[0], tmp_path / "results")
+    shutil.rmtree(results / "runs")
+    (results / "data" / made[1]["lenet"]["data"].version / "test_images.npy").write_bytes(b"")
+    with caplog.at_level("INFO", "ladder"):
+        page.write(discovery.runs(results), results, {}, dict)
+    there = {path.stem for path in (results / "runs").glob("r*.js")}
+    own, other = (made[1][name]["report"].version for name in ("lenet", "first"))
+    assert other in there and own not in there
+    assert f"{own} has no file" in caplog.text and "test_images.npy is damaged" in caplog.text
+
+
 def test_pictures_that_may_not_be_shared_have_no_file(tmp_path):
     report = synthetic_results.add(tmp_path, epochs=2)["report"]
     summary = report.json("summary.json") | {"share": False}
     (report.folder / "summary.json").write_text(json.dumps(summary))
-    artifacts.publish(report.folder, report.manifest)
+    manifest_files.rewrite(report.folder)
     page.write(discovery.runs(tmp_path), tmp_path, {}, dict)
+    assert (tmp_path / f"runs/{report.version}.js").exists()
     assert not [*(tmp_path / "runs").glob("*.webp")]
 
 

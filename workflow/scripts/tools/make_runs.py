@@ -6,6 +6,7 @@ be written.
 """
 
 import argparse
+import dataclasses
 import functools
 import json
 import pathlib
@@ -13,6 +14,7 @@ import sys
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
+from ladder import progress
 from ladder.errors import UserError
 from ladder.pages.runs import discovery, page, successors
 from ladder.stage import command
@@ -22,9 +24,11 @@ from ladder.workflow.settings import Settings
 
 def main():
     arguments = parse()
+    progress.start_logging()
     plan = plans.load(json.loads(arguments.config_file.read_text("utf-8")))
     settings = plan.run.settings
-    runs = discovery.runs(arguments.results, listed.rows(plan.listed), settings.multiplier_costs)
+    rows = listed.rows(plan.listed)
+    runs = [*map(as_keys, discovery.runs(arguments.results, rows, settings.multiplier_costs))]
     chosen = [discovery.named(runs, version) for version in settings.diff]
     try:
         most = len(runs) if arguments.say else page.NEW
@@ -46,6 +50,15 @@ def defaults():
         for key, value in (configured() | auto).items()
         if key not in search.NOT_OF_A_RUN and not key.startswith("cifar10_")
     }
+
+
+def as_keys(run):
+    """The run with its settings that were keys of an earlier release among those that a command
+    cannot name.
+    """
+    gone = sorted(run.written.keys() - configured().keys())
+    written = {key: value for key, value in run.written.items() if key not in gone}
+    return dataclasses.replace(run, written=written, unsaid=[*run.unsaid, *gone])
 
 
 @functools.cache

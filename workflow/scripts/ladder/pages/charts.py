@@ -42,11 +42,6 @@ def number_axis(label, scale="linear", ends=None):
     return {"label": label, "scale": scale, **({"range": ends} if ends else {})}
 
 
-def named_axis(names, label):
-    """A slot for each name; a point has its name as its place."""
-    return {"label": label, "names": list(names)}
-
-
 # Charts.
 
 

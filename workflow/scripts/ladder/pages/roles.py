@@ -49,7 +49,6 @@ TITLES = {
     "map": "map of the features",
     "neighbours": "neighbours",
 }
-CONTROL_TITLES = {title for role, title in TITLES.items() if "_" in role}
 
 # In tables of accuracies: head of a role -> classifier, and its tail -> encoder.
 CLASSIFIERS = {

@@ -6,7 +6,6 @@ import base64
 import functools
 import hashlib
 import itertools
-import os
 import pathlib
 import re
 
@@ -132,11 +131,6 @@ def dataset_title(name):
     return DATASETS.get(name, name)
 
 
-def run_title(summary):
-    """'An autoencoder on CIFAR-10', of a report's summary."""
-    return f"{network_title(summary['network'], bool(summary.get('divergence')))} on {dataset_title(summary['dataset'])}"
-
-
 def program(summary):
     """The version of the program that made a run, with its git commit if that is known; summary: of
     the run.
@@ -146,14 +140,6 @@ def program(summary):
     return made_by["version"] + (
         f", git commit {made_by['commit']}{changed}" if "commit" in made_by else ""
     )
-
-
-def way_up(results, output):
-    """The beginning of a link into the folder `results` from a page at `output`: '' inside it,
-    '../results/' beside it.
-    """
-    below = pathlib.Path(os.path.relpath(results, pathlib.Path(output).parent)).as_posix()
-    return "" if below == "." else f"{below}/"
 
 
 def in_stages(names):

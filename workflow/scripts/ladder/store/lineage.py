@@ -174,6 +174,8 @@ def settings(roles: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
         config["epochs"] = 0
     if "features_variant" in config and config["features_variant"] == config.get("variant"):
         config["features_variant"] = "same"
+    if "ablation" in config:  # the same list, of an earlier release
+        config["runs"] = config.pop("ablation")
     if "runs" in config:
         config["runs"] = [_entry(run) for run in config["runs"]]
     own, kinds = config.pop("control_settings", {}), {Role.parse(role).kind for role in roles}

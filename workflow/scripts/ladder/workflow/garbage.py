@@ -1,7 +1,7 @@
 """Garbage collection: finding and removing artifacts that no configuration reaches.
 
-Only folders results/<stage>/<version> of existing stages can be garbage; symbolic links are neither
-followed nor removed.
+Only folders results/<stage>/<version> of stages can be garbage, those of earlier releases too;
+symbolic links are neither followed nor removed.
 """
 
 import contextlib
@@ -24,6 +24,8 @@ from ladder.store import artifacts, lineage
 from ladder.workflow.stages import STAGES
 
 DAY = 24 * 3600
+# in the order of the work, behind them those that are no more
+ORDER = (*STAGES, "compare", "multipliers", "gradients")
 CONFIRM = "the same command with confirm=yes in its --config"
 SHOWN = 10  # names in a line
 # Parameters that describe an artifact, most distinctive first.
@@ -100,19 +102,18 @@ def collect(results: str | pathlib.Path, keep: Iterable[str]) -> list[Item]:
     """
     store = lineage.Store(results)
     reached = {version for name in keep for version in store.ancestors(name.partition("/")[2])}
-    folders = [folder for folder in store.folders().values() if folder.parent.name in STAGES]
+    folders = [folder for folder in store.folders().values() if folder.parent.name in ORDER]
     loose = [folder for folder in folders if folder.name not in reached]
     running = [folder for folder in loose if _is_locked(folder)]
-    order = list(STAGES)
     items = [_item(store, folder, running) for folder in loose] + _left_over(store.results)
-    return sorted(items, key=lambda item: (order.index(item.stage), -item.age))
+    return sorted(items, key=lambda item: (ORDER.index(item.stage), -item.age))
 
 
 def _left_over(results: str | pathlib.Path) -> list[Item]:
     why = "left of a removal that was interrupted"
     return [
         Item(stage, aside[1], folder, _size(folder), time.time() - _changed(folder), why)
-        for stage in STAGES
+        for stage in ORDER
         for folder in pathlib.Path(results, stage).glob(".*.removed")
         if (aside := ASIDE.fullmatch(folder.name))
         and not any(path.is_symlink() for path in (folder, folder.parent))
@@ -143,9 +144,8 @@ def _why_it_stays(
     """
     if folder in running:
         return "a stage is at work on it"
-    order = list(STAGES)
     for other in running:
-        if order.index(folder.parent.name) < order.index(other.parent.name):
+        if ORDER.index(folder.parent.name) < ORDER.index(other.parent.name):
             return f"{other.parent.name}/{other.name}, which is being made, may read it"
     if manifest is None and age < DAY:
         return "younger than a day, and its stage could go on from it"

@@ -55,18 +55,16 @@ def update(page: str | pathlib.Path, artifact: PlannedArtifact, options: bool) -
             disk.write_atomically(page, wanted)
 
 
-def update_all(chain: dict[str, PlannedArtifact], has_settings: bool, but: str = "") -> None:
+def update_all(chain: dict[str, PlannedArtifact], has_settings: bool) -> None:
     """`update` every page in results/ but the comparison of rungs, which shows a machine and not a
     run.
 
     chain: role -> artifact of the active run; has_settings: whether the command had options with
-    settings; but: the role of a page that is left as it is.
+    settings.
     """
-    for role in PAGES.keys() - {"parity", but}:
-        page, artifact = PAGES[role], chain[role]
-        # A list that is empty now was given on an earlier command line.
-        if os.path.exists(page) and artifact.spec["params"].get("entries") != []:
-            update(page, artifact, has_settings)
+    for role in PAGES.keys() - {"parity"}:
+        if os.path.exists(PAGES[role]):
+            update(PAGES[role], chain[role], has_settings)
 
 
 def take_off(chain: dict[str, PlannedArtifact]) -> None:

@@ -33,11 +33,6 @@ OFF_FOR_PIXELS: Params = {
 }
 
 
-def picked(*keys: str) -> Callable[[Run, Role], Params]:
-    """These settings alone."""
-    return lambda run, role: run.pick(*keys)
-
-
 # The encoder.
 
 

@@ -78,7 +78,6 @@ def load(raw: dict[str, Any]) -> RunPlan:
     loaded = config.load(raw)
     run = runs.resolve(loaded)
     searched = search.plan(loaded)
-    entries = {"runs": run.listed, "search": searched.entries}
     needed = [
         *runs.every(run),
         *(
@@ -89,7 +88,7 @@ def load(raw: dict[str, Any]) -> RunPlan:
         ),
         *searched.probes,
     ]
-    configuration = stages.Configuration(run, entries, search.params(loaded))
+    configuration = stages.Configuration(run, searched.entries, search.params(loaded))
     active = chain(run) | {page.name: stages.page(page, configuration) for page in stages.PAGES}
     chains = [*((nested, chain(nested)) for nested in reversed(needed[1:])), (run, active)]
     return RunPlan(

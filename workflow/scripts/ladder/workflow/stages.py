@@ -17,12 +17,10 @@ from ladder.workflow.runs import Entry, Run
 
 
 class Configuration(NamedTuple):
-    """run: the active one; entries: those of the lists of runs and of the search, by key; search:
-    its parameters.
-    """
+    """run: the active one; trials: those of the search; search: its parameters."""
 
     run: Run
-    entries: Mapping[str, Sequence[Entry]]
+    trials: Sequence[Entry]
     search: Mapping[str, Any]
 
 
@@ -35,14 +33,14 @@ def page(stage: Stage, config: Configuration) -> PlannedArtifact:
 
 
 def _search(config: Configuration) -> dict[str, Any]:
-    return {"search": config.search, "entries": parameters.listed(config.entries["search"])}
+    return {"search": config.search, "entries": parameters.listed(config.trials)}
 
 
 def _searched(config: Configuration) -> Parents:
     """The reports of a search: report<n> of entry n. An entry that cannot run here has none."""
     return {
         f"report{number}": chains.chain(entry.run or config.run)["report"]
-        for number, entry in enumerate(config.entries["search"])
+        for number, entry in enumerate(config.trials)
         if not entry.reason
     }
 

@@ -350,7 +350,9 @@ const charts = (() => {
 
     acrossTicks(texts, narrow, rows) {
       const {data, left, right, bottom} = this;
-      const ticks = ticksOf(data.x, this.x, narrow ? 4 : 7, this.lines && this.kind.x === "linear" && this.x.high > 4);
+      const free = Math.max(2, Math.floor((right - left) / (widthOf("00-00 00:00") + 12)));   // moments are as long as that
+      const many = Math.min(narrow ? 4 : 7, this.kind.x === "time" ? free : 7);
+      const ticks = ticksOf(data.x, this.x, many, this.lines && this.kind.x === "linear" && this.x.high > 4);
       const room = (right - left) / Math.max(1, ticks.length) - 8;
       for (const [value, words] of ticks) {
         const at = this.x.at(value);

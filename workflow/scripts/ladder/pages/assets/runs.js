@@ -1,8 +1,8 @@
 // All runs as one table: columns of settings and numbers, filtered, sorted, grouped, or two keys against each other; the state is in
-// the address. chart.js draws them, chosen.js shows what is chosen.
+// the address. runs_charts.js draws them, chosen.js shows what is chosen.
 // The bar of every page leads to the entries of the others at the end of this one, and on to the page if it is there.
 function goOn() {
-  const page = location.hash.length > 1 && !location.hash.includes("=") && document.querySelector(`${location.hash} a`);
+  const page = document.getElementById(location.hash.slice(1))?.closest(".pages > div")?.querySelector("a");
   if (page) location.replace(page.href);
 }
 addEventListener("hashchange", goOn);
@@ -327,7 +327,15 @@ const runsPage = (() => {
   const json = value => JSON.stringify(value, null, 1).replace(/\n */g, " ");
   const command = run => [".venv/bin/snakemake report", ...(Object.keys(entry(run)).length ? ["--config"] : []),
     ...Object.entries(entry(run)).map(([key, value]) => quoted(`${key}=${typeof value === "string" ? value : json(value)}`))].join(" ");
-  const listing = some => `.venv/bin/snakemake runs --config ${quoted(`runs=${json(some.map(entry))}`)}`;
+  function listing(some) {   // an entry of a list has no list of its own, and a name is of one entry
+    const names = new Set();
+    const listed = some.map(entry).map(({runs: _, name, ...own}) => {
+      const free = name && !names.has(name);
+      names.add(name);
+      return free ? {...own, name} : own;
+    });
+    return `.venv/bin/snakemake runs --config ${quoted(`runs=${json(listed)}`)}`;
+  }
   const unsaid = decoded(data.unsaid);
   function copy(text, of) {
     const done = () => { of.textContent = "Copied"; setTimeout(() => { of.textContent = of.dataset.text; }, 1500); };

@@ -128,7 +128,11 @@ def of_summary(summary):
         key = f"over_{control['control']}"
         numbers[key], ends[key] = control["difference"], control["difference_interval"]
     known = {key: value for key, value in numbers.items() if _is_number(value)}
-    return known, {key: list(pair) for key, pair in ends.items() if pair and key in known}
+    return known, {
+        key: list(pair)
+        for key, pair in ends.items()
+        if pair and key in known and all(map(_is_number, pair))
+    }
 
 
 def of_multiplier(name, given):

@@ -22,7 +22,7 @@ from ladder.errors import UserError, excerpt
 from ladder.machine import locks
 from ladder.pages import reproduce
 from ladder.pages.runs import columns
-from ladder.store import artifacts, disk, lineage
+from ladder.store import artifacts, disk, lineage, manifests
 
 PRUNED = "pruned after "  # how the reason of a run begins that a search has given up
 FOLDER = "runs"  # in results/: what the page loads
@@ -89,7 +89,7 @@ def runs(results, listed=(), given=None):
     rows.write()
     used = {version for run in reports for version in run.trains}
     alone = [
-        _training(store, version)
+        _read(_training, store, version)
         for version, folder in store.folders().items()
         if folder.parent.name == "train" and version not in used
     ]
@@ -171,12 +171,13 @@ class _Kept:
         stamp = _stamp(self._store.folders()[version])
         row = self._rows.get(version)
         if stamp is None or row is None or row.get("stamp") != stamp:
-            run = _report(self._store, version)
+            run = _read(_report, self._store, version)
             row = {"stamp": stamp, **{name: getattr(run, name) for name in KEPT}}
         if stamp is not None:
             self._now[version] = row
         own = {name: row[name] for name in KEPT}
-        return Run(**{**own, "numbers": dict(own["numbers"])}, results=self._store.results)
+        own |= {"about": {**row["about"], "run": version}, "numbers": dict(row["numbers"])}
+        return Run(**own, results=self._store.results)
 
     def write(self):
         if self._now != self._rows:
@@ -201,6 +202,16 @@ def _program():
         pathlib.Path(module.__file__) for module in (sys.modules[__name__], columns, reproduce)
     )
     return hashlib.sha256(b"".join(path.read_bytes() for path in modules)).hexdigest()
+
+
+def _read(make, store, version):
+    """The Run that `make` returns; a damaged one where what it reads has other keys or types."""
+    try:
+        return make(store, version)
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError):
+        about = {"run": version, "made": _changed(store.folders()[version]), "tags": []}
+        reason = "made by another release: its manifest or its summary has other keys"
+        return Run({**about, "state": "damaged", "reason": reason})
 
 
 def _report(store, version):
@@ -315,7 +326,11 @@ def fault_of(summary):
     """Why the summary of a whole report cannot be shown, in words; '' for one of this release."""
     parts = summary if isinstance(summary, dict) else {}
     missing = [part for part, kind in SUMMARY.items() if not isinstance(parts.get(part, ...), kind)]
-    return f"made by another release: its summary has no {missing[0]}" if missing else ""
+    if missing:
+        return f"made by another release: its summary has no {missing[0]}"
+    versions = parts["versions"].values()  # which become names of files
+    odd = [version for version in versions if not manifests.VERSION.fullmatch(str(version))]
+    return f"its summary names {excerpt(str(odd[0]))} as a version" if odd else ""
 
 
 def is_locked(folder):

@@ -7,6 +7,7 @@ import markupsafe
 import scipy.special
 
 from ladder import progress
+from ladder.errors import UserError
 from ladder.pages import intervals, output, templates
 from ladder.pages.runs import best, columns, discovery, single
 
@@ -333,6 +334,20 @@ def csv_text(runs):
     return output.csv_text([*columns.ABOUT, *_settings(runs), *numbers], lines)
 
 
+def _files(run, folder, decides):
+    """The names of the files of a run, which are written; none, with a line that says so, where an
+    artifact is damaged or of another release: the other runs have theirs.
+    """
+    try:
+        return single.write(run, folder, decides)
+    except UserError as error:
+        fault = str(error)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        fault = f"made by another release: {error!r}"
+    progress.log.info("%s has no file for the page of runs: %s", run.version, fault)
+    return set()
+
+
 def write(runs, results, defaults, entry, most=NEW):
     """Write the page, its numbers and the files of its runs into the folder `results`; most: of
     runs without files, the newest, that get some.
@@ -343,7 +358,7 @@ def write(runs, results, defaults, entry, most=NEW):
     for number, run in enumerate(run for run in runs if run.about["state"] in COUNTED):
         names = single.files_of(run, folder, number < DECIDED)
         if not names and count < most:
-            names, count = single.write(run, folder, number < DECIDED), count + 1
+            names, count = _files(run, folder, number < DECIDED), count + 1
             if count % 100 == 0:
                 progress.log.info("files of %d runs written", count)
         names_there |= names

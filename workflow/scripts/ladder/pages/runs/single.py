@@ -21,6 +21,11 @@ from ladder.store import artifacts, disk, lineage
 ERRORS = 400  # pictures of errors at most, the first ones
 SKETCH = 1024  # values of a tensor's sketch
 BLOCK = 1 << 20
+WEIGHTS = (
+    "train",
+    "patches",
+    "initial",
+)  # roles whose artifact has those of a run, the first of them
 MACHINE = {
     "host": "machine",
     "system": "system",
@@ -38,16 +43,16 @@ def write(run, folder, decides):
     """
     inputs = _inputs(run)
     answers = run_answers.answers(run) if run.summary else None
-    shown = (
-        answers is not None and run.summary["share"] and run.about["scored_on"] != "changed copies"
-    )
+    shared = answers is not None and run.summary.get("share", True)  # release 0.1.0 has no such key
+    shown = shared and run.about["scored_on"] != "changed copies"
     wrong = np.flatnonzero(answers.labels != answers.predictions)[:ERRORS] if shown else []
     makers = {f"{run.version}.js": lambda: _script("run", _data(run, inputs, answers, wrong))}
     if decides and answers and run.about["scored_on"] != "changed copies":
         makers[f"{run.version}-decisions.js"] = lambda: _decisions(run, answers)
     if len(wrong):
         makers[f"{run.version}-errors.webp"] = lambda: _errors(answers, wrong)
-    if inputs.keys() & {"train", "patches", "initial"}:
+    weights = [inputs[role].version for role in WEIGHTS if role in inputs]
+    if run.about["train"] in weights:
         makers[f"{run.about['train']}.png"] = lambda: _filters(inputs)
     for name, make in reversed(makers.items()):  # the script last: with it the others are there
         if not (folder / name).exists():
@@ -112,7 +117,8 @@ def _curves(summary, inputs):
     curve = summary.get("validation_curve")
     return {
         **summary["curves"],
-        "epoch": summary["steps"] / summary["passes"],
+        # release 0.1.0 had whole passes alone
+        "epoch": summary["steps"] / summary.get("passes", summary["epochs"]),
         "seconds": [sum(epoch.values()) for epoch in summary["seconds_by_pass"] or []],
         "validation": curve and {key: curve[key] for key in ("step", "loss", "accuracy")},
     }
@@ -188,9 +194,7 @@ def _weights(inputs):
     """Tensor -> {"count", "values"}: of a tensor of at most SKETCH values these, of a larger one
     its sketch; None without weights.
     """
-    artifact = next(
-        (inputs[role] for role in ("train", "patches", "initial") if role in inputs), None
-    )
+    artifact = next((inputs[role] for role in WEIGHTS if role in inputs), None)
     try:
         network = networks.from_params(artifact.manifest["spec"]["params"])
         tensors = weights.of_artifact(artifact, network)

@@ -168,8 +168,9 @@ def _show(run, known):
     for fault in run.report.faults:
         place = f" ({pathlib.Path(fault.file).name}:{fault.line})" if fault.line else ""
         name = fault.kind + place
-        known.setdefault(name, []).append(run.sizes)
-        new += [fault] if len(known[name]) == 1 else []
+        new += [fault] if name not in known else []
+        sizes = known.setdefault(name, [])
+        sizes += [run.sizes] if run.sizes not in sizes else []
     if new and run.sizes:
         print(f"with {_as_text(run.sizes)}:")
     for line in report.text(new):

@@ -821,7 +821,8 @@ def _packed(values):
 
 
 def _three(sizes):
-    return (ctypes.c_uint32 * 3)(*(int(size) for size in (*sizes, 1, 1, 1)[:3]))
+    within = (min(max(int(size), 0), 2**32 - 1) for size in (*sizes, 1, 1, 1)[:3])
+    return (ctypes.c_uint32 * 3)(*within)
 
 
 def _threads(library, words):

@@ -13,8 +13,8 @@ from ladder import caller
 from ladder.errors import UserError
 from ladder.stage import command
 from ladder.workflow import config
-from ladder.workflow.commands import KNOWN, LISTED, Command
-from ladder.workflow.stages import COPIES
+from ladder.workflow.commands import KNOWN, Command
+from ladder.workflow.stages import COPIES, LISTED
 
 OWN = "-v"  # Snakemake's own words
 FILES = "--configfile", "--configfiles"

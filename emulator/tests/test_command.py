@@ -103,6 +103,8 @@ def test_json_and_annotations_have_the_fault_and_its_place(run, tmp_path):
         ("check add.cu add --args x:float33[1] y:float32[1] n:int32=1", "'float33' is no type"),
         ("check add.cu add --args x:float32[1] y:int32[1] n:int32=1", "float32 array, got a int32"),
         ("check add.cu add --block 1,1,1,1", "more than three dimensions"),
+        ("check add.cu add --args x:float32[-5] y:float32[1] n:int32=1", "a size below 0"),
+        ("check add.cu add --args x:object[1] y:float32[1] n:int32=1", "'object' is no type"),
         ("survey nowhere", "is no folder"),
     ],
 )
@@ -110,6 +112,42 @@ def test_what_cannot_be_checked_ends_with_2_and_one_line(run, words, message):
     status, printed, error = run(words)
     assert (status, printed) == (command.UNCHECKED, "") and message in error
     assert error.startswith("cuda-emulator: ") and error.count("\n") == 1
+
+
+def test_a_grid_of_more_than_32_bits_is_no_smaller_one(run):
+    args = "--args x:float32[64] y:float32[64] n:int32=64"
+    status, printed, _ = run(f"check add.cu add --block 64 --grid 4294967297 {args}")
+    assert status == command.WRONG and "impossible launch" in printed
+
+
+def test_no_seconds_end_nothing_but_the_command(tmp_path):
+    (tmp_path / "add.cu").write_text(ADD)
+    words = "check add.cu add --seconds 0 --args x:float32[1] y:float32[1] n:int32=1".split()
+    result = subprocess.run(
+        [sys.executable, "-m", "cuda_emulator", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        start_new_session=True,  # whose processes an earlier version ended, all of them
+    )
+    assert result.returncode == command.UNCHECKED and "from 1 on" in result.stderr
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "add.cu"))
+    status, printed, error = run(f"check add.cu add --size n=1 {ARGS}")
+    assert (status, printed, error.count("\n")) == (command.UNCHECKED, "", 1)
+
+
+def test_headers_in_a_circle_and_an_older_encoding_are_read(run, tmp_path):
+    for here, other in ("ab", "ba"):
+        (tmp_path / here).mkdir()
+        text = f'#pragma once\n#include "../{other}/{other}.cuh"\n// caf\xe9\n'
+        (tmp_path / here / f"{here}.cuh").write_text(text, encoding="latin-1")
+    (tmp_path / "add.cu").write_text('#include "a/a.cuh"\n' + ADD)
+    assert run(f"check add.cu add --size n=64 {ARGS}")[0] == command.RIGHT
+    assert "4 of 4 kernels load" in run("survey .")[1]
 
 
 def test_a_kernel_that_does_not_compile_has_a_sentence_and_the_first_error(run, tmp_path):

@@ -594,6 +594,47 @@ def test_barriers_order_what_threads_store_and_read(tmp_path):
     np.testing.assert_array_equal(y, x[:, np.arange(32) ^ 1])
 
 
+def test_who_waited_for_all_that_read_may_read_before_it_stores(tmp_path):
+    added = "= x[32 * step + lane] + (step < 2 ? 0 : 0 * stages[stage][lane]);"
+    read = "stages[stage][lane ^ 1] + 0 * stages[stage][lane];"
+    path = tmp_path / "relay.cu"
+    path.write_text(
+        PRODUCER_CONSUMER.replace("= x[32 * step + lane];", added).replace(
+            "stages[stage][lane ^ 1];", read
+        )
+    )
+    x, y = np.arange(160, dtype=np.float32), np.zeros(160, np.float32)
+    check(load(path).get_function("relay"), (1,), (64,), (x, y, np.int32(5)))
+
+
+# The second copy is shorter: what the first one brought behind it is still there.
+SHORTER = r"""
+using namespace emulator;
+extern "C" __global__ void shorter(const float* x, float* y) {
+    __shared__ __align__(128) float tile[16];
+    __shared__ unsigned long long full;
+    if (threadIdx.x == 0) mbarrier_init(&full, 1), fence_mbarrier_init();
+    for (int turn = 0, bytes = 64; turn < 2; turn++, bytes = 32) {
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            mbarrier_arrive_expect_tx(&full, bytes);
+            cp_async_bulk(tile, x + 16 * turn, bytes, &full);
+        }
+        mbarrier_wait_parity(&full, turn);
+        y[threadIdx.x] = tile[threadIdx.x];
+        fence_proxy_async();
+    }
+}
+"""
+
+
+def test_what_a_shorter_copy_leaves_can_be_read(tmp_path):
+    path, x, y = tmp_path / "shorter.cu", np.arange(32, dtype=np.float32), np.zeros(16, np.float32)
+    path.write_text(SHORTER)
+    check(load(path).get_function("shorter"), (1,), (16,), (x, y))
+    assert y.tolist() == [*range(16, 24), *range(8, 16)]
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -29,6 +29,10 @@ KERNEL(much_stack) {
 }
 KERNEL(spins) { volatile float* flag = y; while (flag[1] == 0) {} }
 KERNEL(no_end) { for (;;) {} }
+KERNEL(exits) {
+    y[threadIdx.x] = x[threadIdx.x];
+    if (threadIdx.x == 63) exit(0);
+}
 KERNEL(no_lane) { y[threadIdx.x] = __shfl_down_sync(0xffffu, x[threadIdx.x], 8); }
 KERNEL(one_value) {
     __shared__ float held;
@@ -147,6 +151,11 @@ def test_a_right_kernel_has_no_fault_and_leaves_its_results(module):
     x, y = arrays()
     report = check(module.get_function("right"), (1,), (64,), (x, y))
     assert report.faults == () and report.accesses == 3 * 64 * 2 and (x == y).all()
+
+
+def test_a_kernel_that_ends_its_process_has_not_run(module):
+    (crash,) = faults(module, "exits", orders=("forward",))
+    assert crash.kind == "crash" and "status 0" in crash.message
 
 
 def test_all_faults_come_with_their_counts_and_a_comment_allows_one(module):

@@ -137,7 +137,9 @@ def _loaded(source, options, include, digest):
 
 
 def _digest(source, include):
-    return _hash(path.read_text("utf-8") for path in sorted(with_headers(source, include)))
+    return _hash(
+        path.read_text("utf-8", "replace") for path in sorted(with_headers(source, include))
+    )
 
 
 class Module:
@@ -819,7 +821,8 @@ def _packed(values):
 
 
 def _three(sizes):
-    return (ctypes.c_uint32 * 3)(*(int(size) for size in (*sizes, 1, 1, 1)[:3]))
+    within = (min(max(int(size), 0), 2**32 - 1) for size in (*sizes, 1, 1, 1)[:3])
+    return (ctypes.c_uint32 * 3)(*within)
 
 
 def _threads(library, words):
@@ -1013,11 +1016,11 @@ def with_headers(source, include=()):
     while new:
         files |= new
         new = {
-            folder / name
+            (folder / name).resolve()  # files that include each other by ".." have one path each
             for file in new
             for name in _INCLUDE.findall(file.read_text("utf-8", "replace"))
             for folder in (file.parent, *folders)
-            if (folder / name).exists()
+            if (folder / name).is_file()
         } - files
     return files
 

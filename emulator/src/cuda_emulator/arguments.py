@@ -45,6 +45,8 @@ def parsed(word, sizes=None, seed=0):
     if match := _ARRAY.fullmatch(word):
         shape = tuple(number(part, sizes) for part in match["shape"].split(","))
         dtype, value = _dtype(match["dtype"]), match["value"]
+        if min(shape) < 0:
+            raise ArgumentError(f"{word}: a size below 0")
         if math.prod(shape) * dtype.itemsize > 1 << 32:
             raise ArgumentError(f"{word}: an array of more than 4 GB")
         if value == "empty":
@@ -81,8 +83,9 @@ def _factor(text, sizes):
 
 
 def _dtype(name):
+    names = {"float": "float32", "double": "float64", "int": "int32", "object": ""}
     try:
-        return np.dtype({"float": "float32", "double": "float64", "int": "int32"}.get(name, name))
+        return np.dtype(names.get(name, name))
     except TypeError:
         raise ArgumentError(f"{name!r} is no type; float32, int32 or uint8 are some") from None
 

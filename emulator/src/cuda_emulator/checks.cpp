@@ -431,10 +431,14 @@ static void check_granule(const Region& region, size_t number, const Touch& touc
                                     "reads {element}, which nothing has written"),
                            region, offset));
         record_read(granule.read, address);
-        if (shared) read_by_thread(region.begin + offset);
+        const unsigned char* first = region.begin + offset;
+        if (shared) read_by_thread(first, touch.pointer + touch.bytes - first);
         return;
     }
-    if (!raced && unordered(granule.read) && !(shared && reads_handed_over(region.begin + offset)))
+    auto known = [&] {
+        return shared && reads_handed_over(region.begin + offset, size_t(1) << region.shift);
+    };
+    if (!raced && unordered(granule.read) && !known())
         record(race(region, offset, verb, granule.read, "reads", address));
     Readers readers = unordered_write ? with_current(granule.write) : Readers::ONE_THREAD;
     granule.write = now(address);
@@ -521,6 +525,7 @@ void copy_pending(const void* shared, size_t bytes, bool pending) {
     if (!watching) return;
     auto* pointer = static_cast<const unsigned char*>(shared);
     Region* region = find(pointer);
+    bytes = std::min(bytes, size_t(region->end() - pointer));  // reported if there are more
     Span span = granules_of(*region, pointer, bytes);
     for (size_t number = span.first; number <= span.last; number++)
         region->granules[number].write.pending = pending;
@@ -558,7 +563,8 @@ void written_by_copy(Site site, const void* shared, size_t bytes, uintptr_t addr
             must_be_fenced(site, *region, number, "writes");
             if (granule.read.block == block_number && !granule.write.copied &&
                 unordered(granule.read))
-                record(race(*region, number, "writes", granule.read, "reads", address));
+                record(race(*region, number << region->shift, "writes", granule.read, "reads",
+                            address));
             before = granule;
         }
         granule = after;
@@ -575,10 +581,11 @@ void read_by_products(Site site, const void* shared, size_t bytes) {
         const Stamp& write = region->granules[number].write;
         if (write.block == block_number && !write.copied) {
             record_read(region->granules[number].read, 0);
-            read_by_thread(region->begin + (number << region->shift));
+            const unsigned char* first = region->begin + (number << region->shift);
+            read_by_thread(first, pointer + bytes - first);
         }
         if (number > span.first && same(write, region->granules[number - 1].write)) continue;
-        if (write.block != block_number) suspect_stale(*region, number, 0);
+        if (write.block != block_number) suspect_stale(*region, number << region->shift, 0);
         if (write.copied && write.block == block_number)
             check_destination(at(site), region->begin + (number << region->shift), false);
         else

@@ -39,9 +39,9 @@ class Run:
 def main(words=None):
     """Run the command; returns its exit status."""
     options = _parser().parse_args(words)
-    if not cuda_emulator.compiled():
-        print("compiling the emulator, once: ten seconds of a processor", file=sys.stderr)
     try:
+        if not cuda_emulator.compiled():
+            print("compiling the emulator, once: ten seconds of a processor", file=sys.stderr)
         return options.command(options)
     except cuda_emulator.CompileError as error:
         print(f"cuda-emulator: {hints.first_lines(str(error))}", file=sys.stderr)
@@ -85,7 +85,7 @@ def _parser():
     check.add_argument("--strict", action="store_true", help="notes are errors")
     check.add_argument(
         "--seconds",
-        type=int,
+        type=_seconds,
         default=watched.SECONDS,
         help="of the processor, for each order: %(default)s",
     )
@@ -98,6 +98,12 @@ def _parser():
     survey_of.add_argument("folder", type=pathlib.Path)
     survey_of.set_defaults(command=_survey)
     return parser
+
+
+def _seconds(text):
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError("a whole number from 1 on")
+    return int(text)
 
 
 def _add_launch(parser):
@@ -162,8 +168,9 @@ def _show(run, known):
     for fault in run.report.faults:
         place = f" ({pathlib.Path(fault.file).name}:{fault.line})" if fault.line else ""
         name = fault.kind + place
-        known.setdefault(name, []).append(run.sizes)
-        new += [fault] if len(known[name]) == 1 else []
+        new += [fault] if name not in known else []
+        sizes = known.setdefault(name, [])
+        sizes += [run.sizes] if run.sizes not in sizes else []
     if new and run.sizes:
         print(f"with {_as_text(run.sizes)}:")
     for line in report.text(new):

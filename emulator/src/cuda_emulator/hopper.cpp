@@ -119,13 +119,18 @@ std::vector<BulkCopy> copies;
 std::vector<Destination> destinations;
 std::vector<HopperThread> hopper;
 
-// Chunk of 16 bytes of shared memory that threads store -> who read of it, and when last.
+// Chunk of 16 bytes of shared memory that threads store -> who read of it, which bytes, a bit for
+// each, and when last.
 struct Read {
-    unsigned thread;
+    unsigned thread, bytes;
     uint64_t tick;
 };
 std::unordered_map<uintptr_t, std::vector<Read>> reads_of;
 uintptr_t chunk_of(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) / 16; }
+unsigned bytes_of_chunk(const void* pointer, size_t bytes) {
+    unsigned first = reinterpret_cast<uintptr_t>(pointer) % 16;
+    return ((1u << std::min<size_t>(bytes, 16 - first)) - 1) << first;
+}
 bool stored;  // whether a thread has stored to shared memory
 
 bool in_use;  // by this block: most kernels have no barriers
@@ -201,6 +206,20 @@ Destination* destination_at(const void* pointer) {
     for (Destination& destination : destinations)
         if (destination.overlaps(pointer, 1)) return &destination;
     return nullptr;
+}
+
+// What another copy overwrites; what lies before and behind it is still there.
+void forget_destinations(const unsigned char* from, const unsigned char* until) {
+    std::vector<Destination> left;
+    for (Destination part : destinations) {
+        const unsigned char *begin = part.begin, *end = begin + part.bytes;
+        for (auto [first, last] :
+             {std::pair(begin, std::min(end, from)), std::pair(std::max(begin, until), end)}) {
+            part.begin = first, part.bytes = last - first;
+            if (first < last) left.push_back(part);
+        }
+    }
+    destinations = left;
 }
 
 // Whether this warp may overwrite what a copy brought: it knows that it arrived, and that all who
@@ -528,10 +547,8 @@ void cp_async_bulk(void* to, const void* from, int bytes, void* barrier, Site si
         accessed(from, bytes, false, address);
         written_by_copy(site, to, bytes, address);
     }
-    auto overwritten = [&](const Destination& earlier) { return earlier.overlaps(to, bytes); };
-    destinations.erase(std::remove_if(destinations.begin(), destinations.end(), overwritten),
-                       destinations.end());
     auto* first = static_cast<unsigned char*>(to);
+    forget_destinations(first, first + bytes);
     destinations.push_back({first, size_t(bytes), 0, {}, {}});
     memset(to, 0xff, bytes);
     copies.push_back({first, static_cast<const unsigned char*>(from), unsigned(bytes), barrier});
@@ -568,22 +585,27 @@ bool handed_over(unsigned thread, uint64_t since) {
 
 void stored_by_thread() { stored = true; }
 
-void read_by_thread(const void* pointer) {
+void read_by_thread(const void* pointer, size_t bytes) {
     if (!in_use) return;
+    unsigned these = bytes_of_chunk(pointer, bytes);
     std::vector<Read>& reads = reads_of[chunk_of(pointer)];
     for (Read& read : reads)
         if (read.thread == current->linear) {
+            read.bytes |= these;
             read.tick = ticks;
             return;
         }
-    reads.push_back({current->linear, ticks});
+    reads.push_back({current->linear, these, ticks});
 }
 
-bool reads_handed_over(const void* pointer) {
+bool reads_handed_over(const void* pointer, size_t bytes) {
     auto reads = reads_of.find(chunk_of(pointer));
     if (!in_use || reads == reads_of.end()) return false;
-    return std::all_of(reads->second.begin(), reads->second.end(),
-                       [](const Read& read) { return handed_over(read.thread, read.tick); });
+    unsigned these = bytes_of_chunk(pointer, bytes);
+    return std::all_of(reads->second.begin(), reads->second.end(), [these](const Read& read) {
+        return !(read.bytes & these) || read.thread == current->linear ||
+               handed_over(read.thread, read.tick);
+    });
 }
 
 bool is_fenced(unsigned thread, uint64_t since) {

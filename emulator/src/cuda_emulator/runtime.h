@@ -145,9 +145,9 @@ void loaded_fragment(Site, const unsigned* to, size_t bytes);
 bool is_fenced(unsigned thread, uint64_t since);
 // Whether barriers order what that thread did up to then before what this one does.
 bool handed_over(unsigned thread, uint64_t since);
-void stored_by_thread();                      // to shared memory
-void read_by_thread(const void* pointer);     // of shared memory
-bool reads_handed_over(const void* pointer);  // of all threads
+void stored_by_thread();                                    // to shared memory
+void read_by_thread(const void* pointer, size_t bytes);     // of shared memory
+bool reads_handed_over(const void* pointer, size_t bytes);  // of all threads
 
 // counts.cpp; `counting`: instead of watching
 extern bool counting;

@@ -683,7 +683,9 @@ def _missing_headers(path, folders):
         seen.add(file)
         for name in INCLUDE.findall(file.read_text("utf-8", "replace")):
             headers = [
-                place / name for place in (file.parent, *folders) if (place / name).is_file()
+                (place / name).resolve()
+                for place in (file.parent, *folders)
+                if (place / name).is_file()
             ]
             todo += headers[:1]
             if not headers:

@@ -130,7 +130,7 @@ def include_folders(path, headers):
             place = beside if beside.is_file() else nearest(name, path, headers)
             if place is None:
                 continue
-            todo.append(place)
+            todo.append(place.resolve())
             root = pathlib.Path(str(place).removesuffix(name))
             if not beside.is_file() and root not in folders:
                 folders.append(root)

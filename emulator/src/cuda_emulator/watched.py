@@ -67,8 +67,10 @@ def examine(
     allow: patterns of faults that are left out (Fault.allowed); tolerance: a difference of two
     orders up to this part of an array's largest number is a note, as of sums in another order;
     uninitialised: names or numbers of parameters whose arrays hold nothing at first; seconds: of
-    the processor, whole, that an order may take.
+    the processor, whole, that an order may take. Raises ValueError for a number of them below 1.
     """
+    if seconds not in range(1, 1 << 31):
+        raise ValueError(f"seconds is a whole number from 1 on, not {seconds}")
     start = time.monotonic()
     orders = tuple(orders or cuda_emulator.ORDERS)
     if cuda_emulator.arithmetic == "fused":
@@ -181,14 +183,14 @@ class Process:
 
     def wait(self):
         """The list of faults, when it has ended."""
-        status = 0
-        if self.running:
+        has_run, status = self.running, 0
+        if has_run:
             status = os.waitstatus_to_exitcode(os.waitpid(self.number, 0)[1])
             self.running = False
         raws = self.faults.list[: self.faults.count]
         function, args = self.launch.function, self.launch.args
         listed = [faults.named(raw, self.library, function, args, self.order) for raw in raws]
-        if status:
+        if has_run and not self.faults.ended:  # a kernel may call exit(0)
             why = signal.Signals(-status).name if status < 0 else f"status {status}"
             message = f"the process that ran it ended with {why}"
             listed.append(Fault(function.name, "crash", message, orders=(self.order,)))

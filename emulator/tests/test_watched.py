@@ -3,7 +3,10 @@ is told, with names, counts and severities.
 """
 
 import os
+import pathlib
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -156,6 +159,40 @@ def test_a_right_kernel_has_no_fault_and_leaves_its_results(module):
 def test_a_kernel_that_ends_its_process_has_not_run(module):
     (crash,) = faults(module, "exits", orders=("forward",))
     assert crash.kind == "crash" and "status 0" in crash.message
+
+
+# A library that waits at the exit of a fork for what only its parent has.
+WAITING = """
+#include <stdlib.h>
+#include <unistd.h>
+static int own = getpid();
+static int added = atexit([] { while (getpid() != own) pause(); });
+"""
+EXITS = """
+import ctypes, sys, numpy, cuda_emulator
+ctypes.CDLL(sys.argv[1])
+kernel = cuda_emulator.load(sys.argv[2]).get_function("exits")
+try:
+    cuda_emulator.check(kernel, (1,), (64,), (numpy.zeros(64, numpy.float32),), orders=("forward",))
+except cuda_emulator.KernelFault as fault:
+    print(fault)
+"""
+
+
+def test_what_other_libraries_do_at_the_exit_does_not_happen_in_a_watched_process(tmp_path):
+    library, kernel = tmp_path / "waiting.so", tmp_path / "exits.cu"
+    kernel.write_text('extern "C" __global__ void exits(float* y) { y[threadIdx.x] = 1; exit(3); }')
+    (tmp_path / "waiting.cpp").write_text(WAITING)
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", library, tmp_path / "waiting.cpp"], check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", EXITS, library, kernel],
+        env={**os.environ, "PYTHONPATH": str(pathlib.Path(cuda_emulator.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "ended with status 3" in ended.stdout
 
 
 def test_all_faults_come_with_their_counts_and_a_comment_allows_one(module):

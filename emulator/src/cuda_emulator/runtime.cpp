@@ -718,6 +718,16 @@ static void run(const Launch& launch) {
     counting = false;
 }
 
+// What other libraries do at the exit of a process waits for threads that a fork does not have. A
+// handler that is added now runs before all of theirs.
+static void end_without_handlers() {
+#ifdef __GLIBC__
+    on_exit([](int status, void*) { _exit(status); }, nullptr);
+#else
+    atexit([] { _exit(0); });
+#endif
+}
+
 int launch(const Launch& launch, void (*thread)(void**)) {
     running = &launch;
     entry = thread;
@@ -737,6 +747,7 @@ int launch(const Launch& launch, void (*thread)(void**)) {
         own.stacks = &stacks;
         running = &own;
         begin_process();
+        end_without_handlers();
         run(own);
         save_variables(launch.variables);
         fflush(nullptr);

@@ -117,6 +117,7 @@ def rows(case, arguments):
 def commands(case, arguments):
     """{name: command of a process that prints [wall, CPU] seconds of its steps as JSON}."""
     described = dataclasses.asdict(case)
+    common = {**described, "threads": arguments.threads, "warm_up": WARM_UP}
     programs = {
         OURS: [
             sys.executable,
@@ -129,25 +130,12 @@ def commands(case, arguments):
     }
     if arguments.torch_python:
         for precision, layout, form in contenders():
-            spec = {
-                **described,
-                "precision": precision,
-                "layout": layout,
-                "form": form,
-                "threads": arguments.threads,
-                "warm_up": WARM_UP,
-            }
+            spec = {**common, "precision": precision, "layout": layout, "form": form}
             command = [arguments.torch_python, str(HERE / "torch_step.py"), json.dumps(spec)]
             programs[f"PyTorch {precision} {layout} {form}"] = command
     if arguments.peers_python:
         for library, precision in peers():
-            spec = {
-                **described,
-                "library": library,
-                "precision": precision,
-                "threads": arguments.threads,
-                "warm_up": WARM_UP,
-            }
+            spec = {**common, "library": library, "precision": precision}
             command = [arguments.peers_python, str(HERE / "peer_step.py"), json.dumps(spec)]
             programs[f"{library} {precision}"] = command
     return programs

@@ -284,6 +284,14 @@ class Module:
                 self._globals[variable.name] = variable.value()
 
 
+def _addressed(args):
+    """The arguments with the addresses of arrays in the place of tables."""
+    return [
+        arg.words(lambda array: array.ctypes.data) if isinstance(arg, Table) else arg
+        for arg in args
+    ]
+
+
 class Function:
     """One kernel, launched like CuPy's RawKernel."""
 
@@ -306,11 +314,7 @@ class Function:
         if isolated and not first_block:
             return watched.check(self, grid, block, args, shared_mem, (order,))
         library = self.module.library("plain", self.name)
-        args = [
-            arg.words(lambda array: array.ctypes.data) if isinstance(arg, Table) else arg
-            for arg in args
-        ]
-        args = _fitting(self.name, _parameters(library, self.name), args)
+        args = _fitting(self.name, _parameters(library, self.name), _addressed(args))
         pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
         with self.module.globals_of(library):
             _launch(library, self, grid, block, args, pointers, shared_mem, order, [], first_block)
@@ -352,11 +356,7 @@ class Function:
         Arrays are changed; accesses are not checked.
         """
         library = self.module.library("counted", self.name)
-        args = [
-            arg.words(lambda array: array.ctypes.data) if isinstance(arg, Table) else arg
-            for arg in args
-        ]
-        given = _fitting(self.name, _parameters(library, self.name), args)
+        given = _fitting(self.name, _parameters(library, self.name), _addressed(args))
         args = [_aligned(arg) for arg in given]
         pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
         for counts in (

@@ -1,7 +1,7 @@
 """The cpu rung: fused groups of layers for the NumPy executor."""
 
 from ladder.network.layers import Attributes
-from ladder.rungs.interface import Backward, Group, Implementation, Pattern, PlanBuilder
+from ladder.rungs.interface import Backward, Group, Implementation, Pattern, PlanBuilder, Shape
 from ladder.rungs.patterns import (
     LAYERS,
     batchnorm_gradients,
@@ -28,37 +28,37 @@ def winograd_block(build: PlanBuilder, group: Group) -> Backward:
     """As conv_block, for 3x3 filters with stride 1: Winograd needs 36 products instead of 144."""
     conv = group[0]
     (height, width, filters), (_, _, channels) = conv.output_shape, conv.input_shapes[0]
-    transformed = build.derived(f"{conv.name}.transformed", (36, filters, channels))
-    build.step(
-        "winograd_conv2d_weight",
-        group,
-        {"weight": build.parameter(f"{conv.name}.weight")},
-        {"transformed": transformed},
-    )
     flop = 2 * 36 * -(-height // 4) * -(-width // 4) * filters * channels
-    return _block(
-        build,
-        group,
-        "winograd_conv2d",
-        {"transformed": transformed},
-        flop,
-        {"padding": conv.attributes["padding"]},
-    )
+    attributes = {"padding": conv.attributes["padding"]}
+    return _in_planes(build, group, "winograd_conv2d", (36, filters, channels), flop, attributes)
 
 
 def winograd_upsample_conv_block(build: PlanBuilder, group: Group) -> Backward:
     """As upsample_conv_block, by 25 products for 4x4 outputs, where phase weights need 64."""
     upsample, conv = group[:2]
     (height, width, channels), filters = upsample.input_shapes[0], conv.attributes["filters"]
-    transformed = build.derived(f"{conv.name}.transformed", (25, filters, channels))
+    flop = 2 * 25 * -(-height // 2) * -(-width // 2) * filters * channels
+    return _in_planes(build, group, "winograd_upsample_conv2d", (25, filters, channels), flop, {})
+
+
+def _in_planes(
+    build: PlanBuilder,
+    group: Group,
+    operation: str,
+    planes: Shape,
+    flop: int,
+    attributes: Attributes,
+) -> Backward:
+    """_block on a weight that is transformed first; planes: the shape of what it becomes."""
+    conv = next(layer for layer in group if layer.parameters)
+    transformed = build.derived(f"{conv.name}.transformed", planes)
     build.step(
-        "winograd_upsample_conv2d_weight",
+        f"{operation}_weight",
         group,
         {"weight": build.parameter(f"{conv.name}.weight")},
         {"transformed": transformed},
     )
-    flop = 2 * 25 * -(-height // 2) * -(-width // 2) * filters * channels
-    return _block(build, group, "winograd_upsample_conv2d", {"transformed": transformed}, flop, {})
+    return _block(build, group, operation, {"transformed": transformed}, flop, attributes)
 
 
 def upsample_conv_block(build: PlanBuilder, group: Group) -> Backward:

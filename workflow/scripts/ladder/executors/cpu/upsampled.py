@@ -19,7 +19,7 @@ as described in loops.py.
 
 from ladder.executors.cpu import blocks, products
 from ladder.executors.cpu.loops import loop
-from ladder.executors.cpu.winograd import LEAST_TILES
+from ladder.executors.cpu.winograd import LEAST_TILES, from_planes, to_planes
 
 BLOCK_TILES = 256  # per product: with fewer, it spends most of its time loading weights
 CHUNK_TILES = 512  # of a backward pass: what they are transformed to is multiplied from the cache
@@ -31,13 +31,7 @@ SOURCES = tuple(4 * row + column for row in (0, 1, 2, 2, 3) for column in (0, 1,
 
 def winograd_upsample_conv2d_weight(executor, weight, transformed):
     """transformed (25, filters, channels) = G g G^T for each filter and channel."""
-
-    def work(worker, start, stop):
-        rows = worker.workspace("rows", (5, 3, weight.shape[3]), weight.dtype)
-        transform_filters(weight, start, stop, transformed, rows)
-        worker.lap("convolution forward")
-
-    executor.parallel(len(weight), work, transformed.size)
+    to_planes(executor, transform_filters, weight, transformed)
 
 
 def winograd_upsample_conv2d_forward(executor, x, transformed, bias, y, relu):
@@ -77,12 +71,7 @@ def winograd_upsample_conv2d_backward(
         images.transform(y[chunk], relu)
         images.multiply(transformed, sums, dbias, chunk.start > 0)
 
-    def work(worker, start, stop):
-        rows = worker.workspace("rows", (3, 5, dweight.shape[3]), dweight.dtype)
-        filters_gradient(sums, start, stop, dweight, rows)
-        worker.lap("convolution backward")
-
-    executor.parallel(len(dweight), work, transformed.size)
+    from_planes(executor, filters_gradient, sums, dweight)
 
 
 OPERATIONS = (

@@ -12,6 +12,8 @@ The 36 planes of transformed arrays are (36, tiles, channels), tiles in NHW orde
 channels). The loops are compiled as described in loops.py.
 """
 
+import math
+
 import numpy as np
 
 from ladder.executors.cpu import blocks, products
@@ -31,13 +33,7 @@ FEW_TILES = 512
 
 def winograd_conv2d_weight(executor, weight, transformed):
     """transformed (36, filters, channels) = G g G^T for each filter and channel."""
-
-    def work(worker, start, stop):
-        rows = worker.workspace("rows", (6, 3, weight.shape[3]), weight.dtype)
-        transform_filters(weight, start, stop, transformed, rows)
-        worker.lap("convolution forward")
-
-    executor.parallel(len(weight), work, transformed.size)
+    to_planes(executor, transform_filters, weight, transformed)
 
 
 def winograd_conv2d_forward(executor, x, transformed, y, padding, relu, bias=None, index=None):
@@ -55,12 +51,31 @@ def winograd_conv2d_backward(
     call = _Backward(executor, tiles, x, transformed, gradient, dx, dbias)
     sums = call.by_image() if transformed[0].size <= FEW_WEIGHTS else call.by_plane()
 
+    from_planes(executor, filters_gradient, sums, dweight)
+
+
+def to_planes(executor, loop_of_filters, weight, planes):
+    """planes (n n, filters, channels) of a weight by a loop such as transform_filters."""
+
     def work(worker, start, stop):
-        rows = worker.workspace("rows", (3, 6, dweight.shape[3]), dweight.dtype)
-        filters_gradient(sums, start, stop, dweight, rows)
+        shape = math.isqrt(len(planes)), 3, weight.shape[3]
+        rows = worker.workspace("rows", shape, weight.dtype)
+        loop_of_filters(weight, start, stop, planes, rows)
+        worker.lap("convolution forward")
+
+    executor.parallel(len(weight), work, planes.size)
+
+
+def from_planes(executor, loop_of_filters, planes, dweight):
+    """dweight of planes (n n, filters, channels) by a loop such as filters_gradient."""
+
+    def work(worker, start, stop):
+        shape = 3, math.isqrt(len(planes)), dweight.shape[3]
+        rows = worker.workspace("rows", shape, dweight.dtype)
+        loop_of_filters(planes, start, stop, dweight, rows)
         worker.lap("convolution backward")
 
-    executor.parallel(len(dweight), work, transformed.size)
+    executor.parallel(len(dweight), work, planes.size)
 
 
 OPERATIONS = (winograd_conv2d_weight, winograd_conv2d_forward, winograd_conv2d_backward)

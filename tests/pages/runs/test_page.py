@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import dataclasses
 import io
 import json
 import re
@@ -87,6 +88,20 @@ def test_validation_counts_only_where_nothing_was_scored_on_test_images(tmp_path
     tested = synthetic_results.add(tmp_path, epochs=2, noise=0.1)["report"]
     (leader,) = best.leaders(discovery.runs(tmp_path))
     assert (leader["run"].version, leader["count"]) == (tested.version, 1)
+
+
+def test_a_run_with_two_reports_counts_once_and_another_one_of_its_score_is_alike(made):
+    *_, mnist = best.leaders(discovery.runs(made[0]))
+    first = mnist["run"]
+
+    def again(**changed):
+        settings = {**first.settings, **changed}
+        return dataclasses.replace(first, about={**first.about, "run": "r2"}, settings=settings)
+
+    (shown,) = best.leaders([first, again(runs=[{"seed": 2}], feature_map=False)])
+    assert (shown["count"], shown["alike"]) == (1, 0)
+    (shown,) = best.leaders([first, again(svm_C=3)])
+    assert (shown["count"], shown["alike"]) == (2, 1)
 
 
 def test_a_difference_is_paired_where_both_keep_their_answers_for_the_same_images(made):

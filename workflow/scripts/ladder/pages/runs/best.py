@@ -9,6 +9,8 @@ from ladder.pages.runs.answers import difference
 from ladder.pages.runs.columns import WITH_INTERVAL
 
 FIRST = ("dataset", "network", "variant")  # named before other settings
+# Settings that change what a report shows, and nothing that was scored.
+OF_REPORTS = {"runs", "controls", "feature_map", "label_counts"}
 
 
 def leaders(runs):
@@ -42,7 +44,12 @@ def _leader(dataset, scores):
         (run for own_key, run in scores if own_key == key),
         key=lambda run: (-run.numbers[key], run.about["made"], run.version),
     )
-    first, *others = ranked
+    reported = {}  # the same weights, settings and score in another report are no other run
+    for run in ranked:
+        own = {name: value for name, value in run.settings.items() if name not in OF_REPORTS}
+        scored = run.about["train"], run.numbers[key], repr(sorted(own.items()))
+        reported.setdefault(scored, run)
+    first, *others = ranked = [*reported.values()]
     lower = [run for run in others if run.numbers[key] < first.numbers[key]]
     best = {
         "dataset": templates.dataset_title(dataset),

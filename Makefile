@@ -13,7 +13,7 @@
 # make records PRESET=cifar10_best   a preset on its real data, whole and with three seeds: benchmarks/presets/, and the tables
 # make container            a Docker image with the packages of the CPU and a copy of the project: kernel-ladder
 # make container-gpu        the same for a machine with an NVIDIA GPU: kernel-ladder-gpu
-# make docs                 docs/configuration.md and tables of docs/networks.md, summary.md and climb.md, from the source;
+# make docs                 docs/configuration.md and tables of docs/networks.md and climb.md, from the source;
 #                           and a site of all pages, which needs no network: site/index.html
 # make pictures             the pictures of README.md and docs/, photographed by Chromium; runs what is missing for them
 # make pins                 newest releases, with the hashes of their files, into envs/*.txt

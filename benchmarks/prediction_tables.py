@@ -7,16 +7,12 @@ import textwrap
 
 import prediction
 import results
-from assumptions import ASSUMPTIONS, H200, NAMES, SOURCES
+from assumptions import ASSUMPTIONS, NAMES, SOURCES
 from cases import HEADLINES
 from ladder.rungs.counted import span
 
-EPOCH = 50_000  # images
-# rungs whose intervals are taken apart
-SHOWN = ("gpu_opt_v2", "gpu_3xtf32", "gpu_tf32", "gpu_bf16_sm90")
-TIMES_HEAD = ("rung", "H200", f"s for {EPOCH:,} images", *NAMES[1:])
+TIMES_HEAD = ("rung", *NAMES)
 VALUES_HEAD = ("assumption", *NAMES, "source")
-SWINGS_HEAD = ("assumption", *SHOWN, "decided by")
 # whose launches, one by one, the assumptions of the source "fit" were fitted to
 FITTED = ("gpu_tf32", "gpu_opt_v2")
 ERRORS_HEAD = ("of", "number", "error, root of the mean square of its logarithm")
@@ -24,16 +20,11 @@ LEAST = 15  # microseconds of a launch that was fitted to
 IN_NCU = 1.9e-6  # seconds of a launch that does nothing, as ncu measures it (advance)
 
 
-def times(rungs, batch):
+def times(rungs):
     """Rows; rungs: of counts.json."""
     for rung, counts in rungs.items():
-        predicted, steps = counts["predicted"], EPOCH / batch
-        yield (
-            rung,
-            span(*predicted[H200]),
-            span(*(steps * end / 1e6 for end in predicted[H200])),
-            *(span(*predicted[name]) if name in predicted else "" for name in NAMES[1:]),
-        )
+        predicted = counts["predicted"]
+        yield (rung, *(span(*predicted[name]) if name in predicted else "" for name in NAMES))
 
 
 def values():
@@ -47,19 +38,6 @@ def values():
             *(best if best == worst else f"{best}, {worst}" for best, worst in numbers),
             assumption.source,
         )
-
-
-def swings(rungs):
-    """What an assumption adds to the intervals of SHOWN, where that is half a microsecond of one at
-    least.
-    """
-    for name, assumption in ASSUMPTIONS.items():
-        moved = [rungs[rung]["swings"][name] for rung in SHOWN]
-        if max(map(max, moved)) >= 0.5:
-            widened = (
-                f"-{less:.0f} +{more:.0f}" if max(less, more) >= 0.5 else "" for less, more in moved
-            )
-            yield (assumption.what, *widened, assumption.decided_by)
 
 
 def sources():

@@ -126,11 +126,11 @@ def whole_rows(record):
 
 def seed_rows(record):
     """A row for each classifier that was fitted with several seeds: mean and 95 % interval
-    (Student's t).
+    (Student's t). None where the preset has changed since.
     """
-    seeds = record["seeds"]["summary"]["seeds"] if record["seeds"] else {"scores": {}}
-    other_settings = changed(record) if record["seeds"] else ""
-    name = f"`{record['preset']}`" + (f" with `{other_settings}`" if other_settings else "")
+    if not record["seeds"] or changed(record):
+        return
+    seeds = record["seeds"]["summary"]["seeds"]
     for classifier, shown in CLASSIFIERS.items():
         if classifier not in seeds["scores"]:
             continue
@@ -138,7 +138,7 @@ def seed_rows(record):
         other = seeds["scores"].get(f"{classifier}_random", {"each": []})["each"]
         paired = [trained - untrained for trained, untrained in zip(own, other, strict=False)]
         yield (
-            name,
+            f"`{record['preset']}`",
             shown,
             str(len(own)),
             over_seeds(own, spread.SHARES),
@@ -199,24 +199,18 @@ def settings_of(part):
 
 
 def changed(record):
-    """The settings that the preset had when its seeds were run and does not have in the whole run,
-    as 'key value, ...'.
-    """
+    """Whether the preset had other settings when its seeds were run than in the whole run."""
     whole, seeds = settings_of(record["whole"]), settings_of(record["seeds"])
     if not whole or not seeds:
-        return ""
-    keys = sorted({*whole, *seeds}.difference(OF_A_PART, WITHOUT_EFFECT))
+        return False
+    keys = {*whole, *seeds}.difference(OF_A_PART, WITHOUT_EFFECT)
     # of a key that is younger than a record, or older than this program
     default = Settings().by_key() | {"control_settings": {}}
-    then = {key: seeds.get(key, default.get(key)) for key in keys}
-    changes = [
-        f"{key} {json.dumps(then[key])}"
-        for key in keys
-        if then[key] != whole.get(key, default.get(key))
-    ]
-    # no setting tells the parts
-    now, before = (len(record[part]["summary"]["features"]) for part in ("whole", "seeds"))
-    return ", ".join(changes + ([f"{before} of {now} parts of features"] if before != now else []))
+    # no setting tells the parts of the features
+    parts = (len(record[part]["summary"]["features"]) for part in ("whole", "seeds"))
+    return len({*parts}) > 1 or any(
+        seeds.get(key, default.get(key)) != whole.get(key, default.get(key)) for key in keys
+    )
 
 
 def classifiers(part):

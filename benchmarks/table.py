@@ -144,9 +144,8 @@ def with_predictions(text, record):
     counts = counted.read()["rungs"]
     rungs = {name: counts[name] for name in documented_rungs() if name in counts}
     heads = {
-        "times": (prediction_tables.TIMES_HEAD, prediction_tables.times(rungs, CASE.batch)),
+        "times": (prediction_tables.TIMES_HEAD, prediction_tables.times(rungs)),
         "values": (prediction_tables.VALUES_HEAD, prediction_tables.values()),
-        "swings": (prediction_tables.SWINGS_HEAD, prediction_tables.swings(rungs)),
         "errors of then": (
             prediction_tables.ERRORS_HEAD,
             prediction_tables.errors_of_then(record, log(record)),

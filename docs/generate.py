@@ -1,6 +1,6 @@
 """Make docs/configuration.md, docs/config.schema.json and the comments of config.yaml from
 ladder/workflow/settings.py, the table of docs/networks.md from ladder/network/layers.py, and
-docs/summary.schema.json with the first table of docs/summary.md from ladder/pages/summary_keys.py.
+docs/summary.schema.json from ladder/pages/summary_keys.py.
 
     python docs/generate.py
 
@@ -30,7 +30,7 @@ PAGE, SCHEMA, CONFIG = (
     ROOT / "config.yaml",
 )
 NETWORKS = ROOT / "docs/networks.md"
-SUMMARY, SUMMARY_SCHEMA = ROOT / "docs/summary.md", ROOT / "docs/summary.schema.json"
+SUMMARY_SCHEMA = ROOT / "docs/summary.schema.json"
 COLUMNS = 100
 MOST_CHOICES = 8  # that a comment lists
 OPENING = """\
@@ -150,23 +150,13 @@ def paragraph(text, indent="", first=0):
 
 def kinds(text):
     """docs/networks.md's text with the keys of each kind of layer."""
-    return with_rows(
-        text, {kind: ", ".join(f"`{key}`" for key in keys(kind)) or "none" for kind in layers.KINDS}
-    )
-
-
-def with_rows(text, rows):
-    """A page whose first table has these rows, name -> text, in place of its own."""
     head, rule, rest = text.partition("|---|---|\n")
-    return "".join(
-        [
-            head,
-            rule,
-            *(f"| `{name}` | {row} |\n" for name, row in rows.items()),
-            "\n",
-            rest.partition("\n\n")[2],
-        ]
-    )
+    rows = (f"| `{kind}` | {listed(kind)} |\n" for kind in layers.KINDS)
+    return "".join([head, rule, *rows, "\n", rest.partition("\n\n")[2]])
+
+
+def listed(kind):
+    return ", ".join(f"`{key}`" for key in keys(kind)) or "none"
 
 
 def keys(kind):
@@ -175,11 +165,6 @@ def keys(kind):
         name if default is inspect.Parameter.empty else f"{name}: {json.dumps(default)}"
         for name, default in layers.arguments(kind).items()
     ]
-
-
-def summary(text):
-    """docs/summary.md's text with every key of summary.json."""
-    return with_rows(text, {key: text for key, (_, text) in summary_keys.KEYS.items()})
 
 
 def summary_schema():
@@ -211,8 +196,8 @@ def write(made, description):
 
 def main():
     made = {PAGE: page(), SCHEMA: schema(), CONFIG: config(CONFIG.read_text("utf-8"))}
-    made |= {SUMMARY: summary(SUMMARY.read_text("utf-8")), SUMMARY_SCHEMA: summary_schema()}
-    write({**made, NETWORKS: kinds(NETWORKS.read_text("utf-8"))}, __doc__)
+    made |= {SUMMARY_SCHEMA: summary_schema(), NETWORKS: kinds(NETWORKS.read_text("utf-8"))}
+    write(made, __doc__)
 
 
 if __name__ == "__main__":

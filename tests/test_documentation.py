@@ -41,15 +41,9 @@ def test_the_description_of_the_configuration_is_up_to_date():
     assert re.findall(r"^#### `(\w+)`$", page, re.M) == list(settings.KEYS)
 
 
-def test_the_description_of_the_summary_is_up_to_date():
-    generate, text = (
-        runpy.run_path(str(ROOT / "docs/generate.py")),
-        (ROOT / "docs/summary.md").read_text(),
-    )
-    assert text == generate["summary"](text), "run `make docs`"
-    assert (ROOT / "docs/summary.schema.json").read_text() == generate["summary_schema"](), (
-        "run `make docs`"
-    )
+def test_the_schema_of_the_summary_is_up_to_date():
+    made = runpy.run_path(str(ROOT / "docs/generate.py"))["summary_schema"]()
+    assert (ROOT / "docs/summary.schema.json").read_text() == made, "run `make docs`"
 
 
 def test_the_table_of_the_kinds_of_layers_is_up_to_date():

@@ -17,10 +17,11 @@ import pytest
 import synthetic_results
 import synthetic_run
 from ladder.pages import predictions, report, summary_keys
-from ladder.pages.runs import columns, discovery, page
+from ladder.pages.runs import discovery, page
 from ladder.sources import ROOT
 from ladder.store import scores
 
+PAGE = (ROOT / "docs/summary.md").read_text("utf-8")
 RUNS = {
     "autoencoder": {
         "mapped": 50,
@@ -177,21 +178,24 @@ def test_time_and_memory_are_those_of_the_training(tmp_path):
     assert numbers["memory_by_purpose"] == metrics["memory"]
 
 
-def runs_head(results):
-    """The columns of runs.csv but the settings, with a column of each family."""
-    found = discovery.runs(results)
+def test_the_program_of_the_document_prints_what_each_key_is(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    exec(re.search(r"-c '(.*?)'\n", PAGE, re.S)[1])
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == [f"{key}: {text}" for key, (_, text) in summary_keys.KEYS.items()]
+
+
+def test_every_column_of_runs_csv_is_described_in_runs_json(tmp_path):
+    synthetic_results.add(tmp_path, epochs=1)
+    found = discovery.runs(tmp_path)
+    described = json.loads(page.json_text(found))["columns"]
     head = next(csv.reader(io.StringIO(page.csv_text(found))))
-    numbers = [
-        f"{key}x" if key in columns.FAMILIES else key
-        for key in (*columns.NUMBERS, *columns.FAMILIES)
-    ]
-    ends = [f"{key}_{end}" for key in columns.WITH_INTERVAL for end in ("low", "high")]
-    settings = {key for run in found for key in run.settings}
-    return [*(key for key in head if key not in settings), *numbers, *ends]
+    assert {re.sub("_(low|high)$", "", key) for key in head} == set(described)
+    assert all(column["text"] for column in described.values())
 
 
 def test_the_columns_of_the_tables_are_described(tmp_path):
-    rows = re.findall(r"^\| `(\w+\.csv)` \| (.*?) \|", (ROOT / "docs/summary.md").read_text(), re.M)
+    rows = re.findall(r"^\| `(\w+\.csv)` \| (.*?) \|", PAGE, re.M)
     described = {}
     for file, names in rows:
         described.setdefault(file, []).extend(re.findall("`(.*?)`", names))
@@ -204,7 +208,6 @@ def test_the_columns_of_the_tables_are_described(tmp_path):
     )
     scored = next(csv.reader(io.StringIO(report.csv_text(run))))
     for file, head in {
-        "runs.csv": runs_head(tmp_path),
         "test_scores.csv": scores.COLUMNS,
         "predictions.csv": predicted,
         "scored_images.csv": scored,

@@ -422,13 +422,9 @@ def test_no_assumption_shortens_a_step_at_its_pessimistic_end(
 
 
 @pytest.mark.parametrize("name", ASSUMPTIONS)
-def test_every_assumption_has_a_source_a_deciding_measurement_and_optimism_first(
-    name,
-):
+def test_every_assumption_has_a_source_and_optimism_first(name):
     assumption = ASSUMPTIONS[name]
-    assert (
-        any(source in assumption.source for source in assumptions.SOURCES) and assumption.decided_by
-    )
+    assert any(source in assumption.source for source in assumptions.SOURCES)
     assert list(assumption.values) == [gpu.name for gpu in prediction.GPUS]
     grows = name in {"launch", "apart", "wait", "formula"}  # more of it takes longer
     assert all(

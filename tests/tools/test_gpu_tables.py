@@ -40,15 +40,12 @@ def test_a_prediction_is_an_interval_of_the_card_that_the_driver_names():
     assert table.predicted(counts, unit=1000) == "0.21-0.28" and table.predicted(None) == ""
 
 
-def test_every_rung_has_its_interval_and_seconds_of_an_epoch():
-    rows = list(prediction_tables.times(counted.read()["rungs"], 64))
+def test_every_rung_has_its_interval():
+    rows = list(prediction_tables.times(counted.read()["rungs"]))
     assert {row[0] for row in rows} == set(table.documented_rungs())
-    (last,) = (row for row in rows if row[0] == "gpu_bf16_sm90")
-    ends, epoch = ([float(end) for end in cell.split("-")] for cell in last[1:3])
-    assert ends[0] < ends[1]
-    assert epoch == pytest.approx(
-        [end * 50_000 / 64 / 1e6 for end in ends], rel=0.07
-    )  # of two digits each
+    for rung, span, *_ in rows:
+        low, high = map(float, span.split("-"))
+        assert low < high, rung
 
 
 def raced(case, *rows):

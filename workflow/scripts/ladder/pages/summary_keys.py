@@ -1,7 +1,6 @@
 """The keys of summary.json: the type of each and what it is, in one place.
 
-docs/generate.py makes docs/summary.schema.json and the table of docs/summary.md of it;
-report.summary gives the values.
+docs/generate.py makes docs/summary.schema.json of it; report.summary gives the values.
 """
 # mypy: disable-error-code="valid-type, misc"
 # Types made at run time are none to mypy.

@@ -38,7 +38,7 @@ ELSEWHERE = {
     r"^\.venv/bin/python -m cuda_emulator |PYTHONPATH=emulator/src": "emulator/tests/test_command.py",
     r"check_multiplier\.py": "tests/tools/test_check_multiplier.py",
     r"compare_weights\.py": "tests/tools/test_compare_weights.py",
-    r"jsonschema": "tests/pages/test_summary_keys.py validates a summary likewise",
+    r"^\.venv/bin/python -c import json": "tests/pages/test_summary_keys.py",
     r"^python -c": "a download (pandas)",
     r"^python predict.py": "tests/stages/test_export_model.py",
     r"^unzip ": "tests/stages/test_export_model.py",

@@ -178,20 +178,28 @@ def test_time_and_memory_are_those_of_the_training(tmp_path):
     assert numbers["memory_by_purpose"] == metrics["memory"]
 
 
-def test_the_program_of_the_document_prints_what_each_key_is(monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
-    exec(re.search(r"-c '(.*?)'\n", PAGE, re.S)[1])
-    printed = capsys.readouterr().out.splitlines()
-    assert printed == [f"{key}: {text}" for key, (_, text) in summary_keys.KEYS.items()]
+def printed(number, folder, capsys, monkeypatch):
+    """What the program of this number in the document prints in a folder, by key."""
+    monkeypatch.chdir(folder)
+    exec(re.findall(r"-c '(.*?)'\n", PAGE, re.S)[number])
+    return dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
 
 
-def test_every_column_of_runs_csv_is_described_in_runs_json(tmp_path):
-    synthetic_results.add(tmp_path, epochs=1)
-    found = discovery.runs(tmp_path)
-    described = json.loads(page.json_text(found))["columns"]
+def test_a_program_of_the_document_prints_what_each_key_is(capsys, monkeypatch):
+    texts = {key: text for key, (_, text) in summary_keys.KEYS.items()}
+    assert printed(0, ROOT, capsys, monkeypatch) == texts
+
+
+def test_a_program_of_the_document_prints_what_each_column_of_runs_csv_holds(
+    tmp_path, capsys, monkeypatch
+):
+    synthetic_results.add(tmp_path / "results", epochs=1)
+    found = discovery.runs(tmp_path / "results")
+    (tmp_path / "results/runs.json").write_text(page.json_text(found), "utf-8")
+    described = printed(2, tmp_path, capsys, monkeypatch)
     head = next(csv.reader(io.StringIO(page.csv_text(found))))
-    assert {re.sub("_(low|high)$", "", key) for key in head} == set(described)
-    assert all(column["text"] for column in described.values())
+    assert set(described) == {re.sub("_(low|high)$", "", column) for column in head}
+    assert all(described.values())
 
 
 def test_the_columns_of_the_tables_are_described(tmp_path):

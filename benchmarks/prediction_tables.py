@@ -1,18 +1,16 @@
-"""The tables of docs/prediction.md: predicted times of every rung, what they assume, and how far
-those of measured kernels erred.
+"""The tables of docs/prediction.md: predicted times of every rung, and how far those of measured
+kernels erred.
 """
 
 import math
-import textwrap
 
 import prediction
 import results
-from assumptions import ASSUMPTIONS, NAMES, SOURCES
+from assumptions import NAMES
 from cases import HEADLINES
 from ladder.rungs.counted import span
 
 TIMES_HEAD = ("rung", *NAMES)
-VALUES_HEAD = ("assumption", *NAMES, "source")
 # whose launches, one by one, the assumptions of the source "fit" were fitted to
 FITTED = ("gpu_tf32", "gpu_opt_v2")
 ERRORS_HEAD = ("of", "number", "error, root of the mean square of its logarithm")
@@ -25,32 +23,6 @@ def times(rungs):
     for rung, counts in rungs.items():
         predicted = counts["predicted"]
         yield (rung, *(span(*predicted[name]) if name in predicted else "" for name in NAMES))
-
-
-def values():
-    for assumption in ASSUMPTIONS.values():
-        numbers = [
-            [f"{value / assumption.scale:.3g}" for value in ends]
-            for ends in assumption.values.values()
-        ]
-        yield (
-            f"{assumption.what}, {assumption.unit}",
-            *(best if best == worst else f"{best}, {worst}" for best, worst in numbers),
-            assumption.source,
-        )
-
-
-def sources():
-    return [
-        textwrap.fill(
-            f"- {name}: {cited}",
-            100,
-            subsequent_indent="  ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for name, cited in SOURCES.items()
-    ]
 
 
 def interval_of_then(rung):

@@ -145,7 +145,6 @@ def with_predictions(text, record):
     rungs = {name: counts[name] for name in documented_rungs() if name in counts}
     heads = {
         "times": (prediction_tables.TIMES_HEAD, prediction_tables.times(rungs)),
-        "values": (prediction_tables.VALUES_HEAD, prediction_tables.values()),
         "errors of then": (
             prediction_tables.ERRORS_HEAD,
             prediction_tables.errors_of_then(record, log(record)),
@@ -155,7 +154,7 @@ def with_predictions(text, record):
         name: markdown([head, tuple("---" for _ in head), *rows])
         for name, (head, rows) in heads.items()
     }
-    for name, lines in {**bodies, "sources": prediction_tables.sources()}.items():
+    for name, lines in bodies.items():
         text = with_table(
             text, "\n".join(["", *lines, "", ""]), f"<!-- {name}: made by benchmarks/table.py -->"
         )

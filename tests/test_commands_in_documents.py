@@ -30,6 +30,7 @@ TARGETS |= {f"results/{page}.html" for page in ("history", "diff", "predictions"
 ELSEWHERE = {
     r"^make ": "a target of the Makefile; the test below looks for it there",
     r"^\.venv/bin/python -m pytest ": "the tests themselves",
+    r"^\.venv/bin/python benchmarks/assumptions.py": "tests/tools/test_counting.py",
     r"^\.venv/bin/python benchmarks/count.py": "minutes; tests/tools/test_counting.py",
     r"^\.venv/bin/python benchmarks/kernel.py": "tests/tools/test_gpu_benchmarks.py",
     r"^\.venv/bin/python benchmarks/table.py": "tests/tools/test_gpu_tables.py",

@@ -422,14 +422,22 @@ def test_no_assumption_shortens_a_step_at_its_pessimistic_end(
 
 
 @pytest.mark.parametrize("name", ASSUMPTIONS)
-def test_every_assumption_has_a_source_and_optimism_first(name):
+def test_every_assumption_has_a_source_a_deciding_measurement_and_optimism_first(name):
     assumption = ASSUMPTIONS[name]
     assert any(source in assumption.source for source in assumptions.SOURCES)
+    assert assumption.decided_by
     assert list(assumption.values) == [gpu.name for gpu in prediction.GPUS]
     grows = name in {"launch", "apart", "wait", "formula"}  # more of it takes longer
     assert all(
         best <= worst if grows else best >= worst for best, worst in assumption.values.values()
     )
+
+
+def test_what_is_assumed_is_printed(capsys):
+    assumptions.main()
+    printed = capsys.readouterr().out
+    assert "clock under load, GHz\n    H200: 1.98 to 1.98\n" in printed
+    assert all(one.source in printed for one in ASSUMPTIONS.values())
 
 
 def test_every_source_is_used():

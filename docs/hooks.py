@@ -1,18 +1,28 @@
 """What mkdocs does otherwise here: a page's place in the site is its place in the repository, so
-that a link holds in both, and formulas become MathML, which browsers draw without a script.
+that a link holds in both; a file of source that a page names has a page too, and the name leads
+there; formulas become MathML, which browsers draw without a script.
 """
 
 import pathlib
 import posixpath
 import re
 
+import jinja2
 from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
+from pygments import highlight, lexers, util
+from pygments.formatters import HtmlFormatter
 from pymdownx.slugs import slugify
 
 ROOT = pathlib.Path(__file__).parents[1]
+ASSETS = (".png", ".svg", ".css", ".js")
+SOURCES = (".cpp", ".cu", ".cuh", ".h", ".py", ".sh", ".smk", ".yaml", "/Makefile", "/Snakefile")
+FOLDERS = ("", "workflow/scripts/")  # that names of files begin in
+FENCE = re.compile(r"(^```.*?^```$)", re.M | re.S)
 FORMULA = re.compile(r"^```math\n(.*?)\n```$", re.M | re.S)
-LINK = re.compile(r"\[([^\[\]]+)\]\(([^():#\s]+)(?:#L[\d\-L]+)?\)")
+NAME = re.compile(r"(?<!\[)`([\w./-]+)`(?!\])")
+LINK = re.compile(r"\[([^\[\]]+)\]\(([^():#\s]+)(?:#L(\d+)[\d\-L]*)?\)")
+LIGHT, DARK = HtmlFormatter(lineanchors="L", wrapcode=True), HtmlFormatter(style="github-dark")
 
 
 def on_config(config):
@@ -21,24 +31,21 @@ def on_config(config):
 
 
 def on_files(files, config):
-    """The theme's files, the pages of the navigation, and the pictures, styles and scripts of
-    docs/.
+    """The theme's files, the pages of the navigation, the sources that they name, and the pictures,
+    styles and scripts of docs/.
     """
     theme = [file for file in files if file.src_dir != config.docs_dir]
-    assets = [
-        f"docs/{path.name}"
-        for path in ROOT.glob("docs/*")
-        if path.suffix in (".png", ".svg", ".css", ".js")
+    named = pages(config.nav)
+    assets = [f"docs/{path.name}" for path in ROOT.glob("docs/*") if path.suffix in ASSETS]
+    own = [
+        File(path, str(ROOT), config.site_dir, config.use_directory_urls)
+        for path in [*named, *sorted(assets)]
     ]
-    return Files(
-        [
-            *theme,
-            *(
-                File(path, str(ROOT), config.site_dir, config.use_directory_urls)
-                for path in [*pages(config.nav), *sorted(assets)]
-            ),
-        ]
-    )
+    made = [
+        File.generated(config, f"{path}.html", content=source_page(path))
+        for path in sorted(sources(page for page in named if page.endswith(".md")))
+    ]
+    return Files([*theme, *own, *made])
 
 
 def pages(nav):
@@ -50,17 +57,68 @@ def pages(nav):
     ]
 
 
+def sources(pages):
+    """The paths of the files of source that these pages name or link to."""
+    found = set()
+    for page in pages:
+        for prose in FENCE.split((ROOT / page).read_text("utf-8"))[::2]:
+            found |= {source(name[1]) for name in NAME.finditer(prose)}
+            found |= {source(target(page, link)) for link in LINK.finditer(prose)}
+    return found - {None}
+
+
+def source(name):
+    """The path of the file of source that a page calls so; None if there is none."""
+    paths = (f"{folder}{name}" for folder in FOLDERS)
+    found = (path for path in paths if f"/{path}".endswith(SOURCES) and (ROOT / path).is_file())
+    return next(found, None)
+
+
+def target(page, link):
+    """The path that a link of a page leads to."""
+    return posixpath.normpath(f"{page}/../{link[2]}")
+
+
+def source_page(path):
+    """The page of a file of source, with an anchor at each line."""
+    text = (ROOT / path).read_text("utf-8")
+    try:
+        lexer = lexers.get_lexer_for_filename(path)
+    except util.ClassNotFound:  # a Snakefile
+        lexer = lexers.PythonLexer()
+    template = jinja2.Template((ROOT / "docs/source.html").read_text("utf-8"))
+    return template.render(
+        path=path,
+        code=highlight(text, lexer, LIGHT),
+        light=LIGHT.get_style_defs(".highlight"),
+        dark=DARK.get_style_defs(".highlight"),
+        start=posixpath.relpath("index.html", posixpath.dirname(path)),
+    )
+
+
 def on_page_markdown(markdown, page, files, **_):
-    """A link to a file that the site does not have, such as a kernel, becomes its text; TeX becomes
-    MathML.
+    """Names of sources and links to them lead to their pages; a link to another file that the site
+    does not have becomes its text; TeX becomes MathML.
     """
+    here = page.file.src_uri
 
-    def text(link):
-        path = posixpath.normpath(f"{page.file.src_uri}/../{link[2]}")
-        return link[1] if path not in files.src_uris and (ROOT / path).is_file() else link[0]
+    def to_source(path, text, line=None):
+        address = posixpath.relpath(f"{path}.html", posixpath.dirname(here))
+        return f"[{text}]({address}{f'#L-{line}' if line else ''})"
 
-    formulas = FORMULA.sub(lambda block: convert(block[1], display="block"), markdown)
-    return LINK.sub(text, formulas)
+    def name(found):
+        path = source(found[1])
+        return to_source(path, found[0]) if path else found[0]
+
+    def link(found):
+        path = target(here, found)
+        if path in files.src_uris or not (ROOT / path).is_file():
+            return found[0]
+        return to_source(path, found[1], found[3]) if source(path) else found[1]
+
+    parts = FENCE.split(FORMULA.sub(lambda block: convert(block[1], display="block"), markdown))
+    parts[::2] = [NAME.sub(name, LINK.sub(link, part)) for part in parts[::2]]
+    return "".join(parts)
 
 
 def on_post_page(output, **_):

@@ -168,12 +168,12 @@ ASSUMPTIONS = {
 
 
 def main():
-    for one in ASSUMPTIONS.values():
-        print(f"{one.what}, {one.unit}")
-        for name, ends in one.values.items():
-            optimistic, pessimistic = (f"{value / one.scale:.3g}" for value in ends)
+    for assumption in ASSUMPTIONS.values():
+        print(f"{assumption.what}, {assumption.unit}")
+        for name, ends in assumption.values.items():
+            optimistic, pessimistic = (f"{value / assumption.scale:.3g}" for value in ends)
             print(f"    {name}: {optimistic} to {pessimistic}")
-        print(f"  from: {one.source}\n  decided by: {one.decided_by}\n")
+        print(f"  from: {assumption.source}\n  decided by: {assumption.decided_by}\n")
     for name, cited in SOURCES.items():
         print(f"{name}: {cited}")
 

@@ -77,8 +77,9 @@ def sections(rules):
         first, second = section.heading
         yield from [f"## {first}\n"] * (first != above) + [f"### {second}\n"] * bool(second)
         above = first
+        level = "####" if second else "###"
         for key in section.model_fields:
-            yield entry(key, getattr(defaults, key), rules[key])
+            yield f"{level} `{key}`\n\n" + entry(getattr(defaults, key), rules[key])
 
 
 def schema():
@@ -114,9 +115,9 @@ def comment(rule):
     return re.split(r"[.:;] ", rule["description"].rstrip(".") + ". ")[0].replace("`", "")
 
 
-def entry(key, default, rule):
-    """The section of a key; of one with properties of its own, theirs too."""
-    lines = [f"#### `{key}`\n", facts(default, rule), "", paragraph(rule["description"])]
+def entry(default, rule):
+    """What is said of a key; of one with properties of its own, of these too."""
+    lines = [facts(default, rule), "", paragraph(rule["description"])]
     lines += [""] if "properties" in rule else []
     for name, part in rule.get("properties", {}).items():
         lines += [f"- `{name}`: " + paragraph(part["description"], "  ", len(name) + 6)]

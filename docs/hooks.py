@@ -41,11 +41,11 @@ def on_files(files, config):
         File(path, str(ROOT), config.site_dir, config.use_directory_urls)
         for path in [*named, *sorted(assets)]
     ]
-    made = [
+    listings = [
         File.generated(config, f"{path}.html", content=source_page(path))
         for path in sorted(sources(page for page in named if page.endswith(".md")))
     ]
-    return Files([*theme, *own, *made])
+    return Files([*theme, *own, *listings])
 
 
 def pages(nav):
@@ -59,19 +59,20 @@ def pages(nav):
 
 def sources(pages):
     """The paths of the files of source that these pages name or link to."""
-    found = set()
+    paths = set()
     for page in pages:
         for prose in FENCE.split((ROOT / page).read_text("utf-8"))[::2]:
-            found |= {source(name[1]) for name in NAME.finditer(prose)}
-            found |= {source(target(page, link)) for link in LINK.finditer(prose)}
-    return found - {None}
+            paths |= {source(name[1]) for name in NAME.finditer(prose)}
+            paths |= {source(target(page, link)) for link in LINK.finditer(prose)}
+    return paths - {None}
 
 
 def source(name):
     """The path of the file of source that a page calls so; None if there is none."""
     paths = (f"{folder}{name}" for folder in FOLDERS)
-    found = (path for path in paths if f"/{path}".endswith(SOURCES) and (ROOT / path).is_file())
-    return next(found, None)
+    return next(
+        (path for path in paths if f"/{path}".endswith(SOURCES) and (ROOT / path).is_file()), None
+    )
 
 
 def target(page, link):
@@ -106,15 +107,15 @@ def on_page_markdown(markdown, page, files, **_):
         address = posixpath.relpath(f"{path}.html", posixpath.dirname(here))
         return f"[{text}]({address}{f'#L-{line}' if line else ''})"
 
-    def name(found):
-        path = source(found[1])
-        return to_source(path, found[0]) if path else found[0]
+    def name(match):
+        path = source(match[1])
+        return to_source(path, match[0]) if path else match[0]
 
-    def link(found):
-        path = target(here, found)
+    def link(match):
+        path = target(here, match)
         if path in files.src_uris or not (ROOT / path).is_file():
-            return found[0]
-        return to_source(path, found[1], found[3]) if source(path) else found[1]
+            return match[0]
+        return to_source(path, match[1], match[3]) if source(path) else match[1]
 
     parts = FENCE.split(FORMULA.sub(lambda block: convert(block[1], display="block"), markdown))
     parts[::2] = [NAME.sub(name, LINK.sub(link, part)) for part in parts[::2]]
@@ -124,3 +125,6 @@ def on_page_markdown(markdown, page, files, **_):
 def on_post_page(output, **_):
     """The name of the search, which the theme does not say."""
     return output.replace('role="dialog">', 'role="dialog" aria-label="Search">')
+
+
+on_post_template = on_post_page  # of the page of a server that finds none

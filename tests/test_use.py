@@ -1,4 +1,4 @@
-"""docs/use.md: its Python runs, and its table has every file that a stage can write, in its shape."""
+"""docs/use.md: its Python runs, and its table has every file that a stage can write, as shaped."""
 
 import ast
 import contextlib

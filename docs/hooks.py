@@ -22,7 +22,7 @@ FENCE = re.compile(r"(^```.*?^```$)", re.M | re.S)
 FORMULA = re.compile(r"^```math\n(.*?)\n```$", re.M | re.S)
 NAME = re.compile(r"(?<!\[)`([\w./-]+)`(?!\])")
 LINK = re.compile(r"\[([^\[\]]+)\]\(([^():#\s]+)(?:#L(\d+)[\d\-L]*)?\)")
-LIGHT, DARK = HtmlFormatter(lineanchors="L", wrapcode=True), HtmlFormatter(style="github-dark")
+LIGHT, DARK = HtmlFormatter(linespans="L", wrapcode=True), HtmlFormatter(style="github-dark")
 
 
 def on_config(config):

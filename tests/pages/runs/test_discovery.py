@@ -10,7 +10,6 @@ import pytest
 import manifest_files
 import synthetic_results
 from ladder.arithmetic import multipliers
-from ladder.errors import UserError
 from ladder.pages.runs import columns, discovery
 from ladder.store import artifacts
 
@@ -199,16 +198,6 @@ def test_a_run_has_costs_and_errors_of_its_multiplier_a_table_by_its_path(tmp_pa
     tested = [run for run in found if run.settings.get("seed") == 7]
     assert len(tested) == 2 and by_name["exact"]["error_most"] < 1e-7
     assert {run.settings["test_multiplier"] for run in tested} == {"exact"}, "trained with it alone"
-
-
-def test_one_run_is_named_by_the_beginning_of_its_version_or_of_its_weights(whole):
-    runs, made = discovery.runs(whole[0]), whole[1][2]
-    report, train = (made[role].version for role in ("report", "train"))
-    assert {discovery.named(runs, name) for name in (report, report[:7], train)} == {report}
-    assert discovery.named(runs, f"results/report/{report}/") == report
-    for name, said in (("r", "4 runs begin with 'r'"), ("x1", "no run begins with 'x1'")):
-        with pytest.raises(UserError, match=said):
-            discovery.named(runs, name)
 
 
 def test_every_column_of_a_number_has_a_head_and_says_what_it_holds(whole):

@@ -11,7 +11,7 @@ if (runsPage) (() => {
     if (loaded.has(key)) return Promise.resolve(loaded.get(key));
     if (!waiting.has(key)) {
       waiting.set(key, new Promise(resolve => {
-        const file = `runs/${name}${kind === "run" ? "" : `-${kind}`}.js`;
+        const file = `runs/${name}${kind === "run" ? "" : `-${kind}`}${data.program}.js`;
         document.head.append(element("script", {src: file, onload: () => resolve(loaded.get(key) ?? null), onerror: () => resolve(null)}));
       }));
     }
@@ -205,7 +205,7 @@ if (runsPage) (() => {
       return [element("h4", {}, `Only ${"AB"[at]} is right`), element("p", {className: "sprites"}, ...rows.slice(0, MOST).map(({row, place}) => {
         const picture = element("i", {role: "img", title: `image ${row}: ${own.classes[labels[row]]}, ${"AB"[1 - at]} says ${own.classes[other.named[row]]}`});
         picture.ariaLabel = picture.title;
-        picture.style.cssText = `--width:${sheet.width};--height:${sheet.height};--columns:${sheet.columns};--x:${place % sheet.columns};--y:${Math.floor(place / sheet.columns)};background-image:url(runs/${names[1 - at]}-errors.webp)`;
+        picture.style.cssText = `--width:${sheet.width};--height:${sheet.height};--columns:${sheet.columns};--x:${place % sheet.columns};--y:${Math.floor(place / sheet.columns)};background-image:url(runs/${names[1 - at]}-errors${data.program}.webp)`;
         return picture;
       }))];
     });

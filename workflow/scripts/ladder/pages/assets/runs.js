@@ -84,7 +84,7 @@ const runsPage = (() => {
   const columns = new Map(data.columns.map(column => [column.key, columnOf(column)]));
   const runs = Array.from({length: data.count}, (_, run) => run);
   const version = columns.get("run").raw;
-  const state = {q: "", sort: "", columns: data.shown, group: [], rows: "", across: "", value: "", x: "", y: "", colour: "",
+  const state = {q: "", sort: "", columns: data.shown, group: [], rows: "", across: "", value: "", x: "", y: "", colour: "", lines: "",
     chosen: [], reference: "", against: ""};
   const START = structuredClone(state);
 
@@ -126,7 +126,7 @@ const runsPage = (() => {
   let words;
   function wordsOf(run) {
     words ??= runs.map(one => [...columns.values()].filter(column => column.kind !== "number")
-      .map(column => `${column.key}=${column.text(one)}`).join(" ").toLowerCase());
+      .map(column => column.text(one)).join(" ").toLowerCase());
     return words[run];
   }
   function test(word) {
@@ -181,12 +181,10 @@ const runsPage = (() => {
   function groups(some) {
     return [...statistics.grouped(some, keyOf(state.group))].map(([key, own]) => ({key, runs: own}));
   }
-  // Runs of two groups are pairs if they have the same values of every setting that differs within a group, such as the seed.
-  function pairing(some) {
-    const within = [...columns.values()].filter(column => column.kind === "setting" && column.differs && !state.group.includes(column.key)
-      && some.some(group => new Set(group.runs.map(column.text)).size > 1));
-    return keyOf(within.map(column => column.key));
-  }
+  // The settings that differ within a group, such as the seed; runs of two groups are pairs if they agree in these.
+  const varying = groups => [...columns.values()].filter(column => column.kind === "setting" && column.differs
+    && groups.some(some => new Set(some.map(column.text)).size > 1));
+  const pairing = all => keyOf(varying(all.map(group => group.runs)).map(column => column.key));
   const nearChance = some => some.every(run => {
     const [chance, reached] = ["chance", "test_accuracy"].map(key => columns.get(key)?.value(run) ?? null);
     return chance !== null && reached !== null && reached - chance < 0.1 * (1 - chance);
@@ -280,10 +278,7 @@ const runsPage = (() => {
       line.append(element("td", {className: "copying"}, ...(made ? [copyButton("Copy command", () => command(run), "link")] : [])));
     }
     if (grouped) line.append(element("td", {}, button(state.against === row.key ? "is it" : "compare with this", () => change({against: state.against === row.key ? "" : row.key}), {className: "link"})));
-    if (!grouped && !isPivot()) {
-      line.dataset.run = row.runs[0];
-      line.classList.toggle("chosen", state.chosen.includes(version(row.runs[0])));
-    }
+    line.classList.toggle("chosen", !grouped && !isPivot() && state.chosen.includes(version(row.runs[0])));
     return line;
   }
   function cellOf(cell, head, row, at, [low, high]) {
@@ -307,17 +302,22 @@ const runsPage = (() => {
     const title = name || version(run) || "not made";
     const address = status === "finished" ? `report/${version(run)}/report.html` : status === "running" ? `../logs/train/${version(run)}.html` : "";
     const tick = element("input", {type: "checkbox", className: "pick", checked: state.chosen.includes(version(run)), disabled: !done,
-      ariaLabel: `Choose ${title}`, onchange: event => choose(run, event.target.checked)});
-    own.append(element("label", {className: "tick"}, tick), " ",
-      address ? element("a", {href: address, title: version(run)}, title) : element("span", {title: version(run)}, title));
+      ariaLabel: `Choose ${title}`, onchange: event => choose([run], event.target.checked)});
+    const picture = (file, what) => element("a", {className: "picture-of", href: `runs/${file}`}, element("img", {loading: "lazy", alt: what, title: what, src: `runs/${file}`,
+      onerror: event => event.target.parentNode.remove()}));
+    own.append(element("label", {className: "tick"}, tick));
+    if (done && train) own.append(picture(`${train}${data.program}.png`, "The strongest filters of the first layer"));
+    const multiplier = columns.get("test_multiplier")?.text(run);
+    if (data.multipliers.includes(multiplier)) own.append(picture(`${multiplier}${data.program}.png`,
+      `Errors of ${multiplier}: rows are the first operand from 1 to 2, columns the second; orange is too large, blue too small`));
+    own.append(" ", address ? element("a", {href: address, title: version(run)}, title) : element("span", {title: version(run)}, title));
     for (const tag of columns.get("tags").raw(run)) own.append(" ", element("span", {className: "tag"}, tag));
     if (status !== "finished") own.append(" ", element("small", {title: reason}, reason ? `${status}: ${reason}` : status));
-    if (done && train) own.append(element("img", {className: "filters-of", loading: "lazy", alt: "", src: `runs/${train}.png`}));
     return own;
   }
-  function choose(run, is) {
-    const others = state.chosen.filter(one => one !== version(run));
-    change({chosen: is ? [...others, version(run)] : others, keepPage: true});
+  function choose(some, is = true) {
+    const names = some.map(version);
+    change({chosen: is ? [...new Set([...state.chosen, ...names])] : state.chosen.filter(one => !names.includes(one)), keepPage: true});
   }
 
   // Commands that make a run, or list several.
@@ -394,6 +394,7 @@ const runsPage = (() => {
       options(place(key), fits, none);
       place(key).value = state[key];
     }
+    place("lines").checked = Boolean(state.lines);
     checks(place("columns"), "columns", () => true);
     checks(place("group"), "group", column => column.kind !== "number" && column.key !== "run");
   }
@@ -403,6 +404,7 @@ const runsPage = (() => {
   place("controls").hidden = false;
   place("q").addEventListener("input", () => change({q: place("q").value}));
   for (const key of Object.keys(MENUS)) place(key).addEventListener("change", () => change({[key]: place(key).value}));
+  place("lines").addEventListener("change", () => change({lines: place("lines").checked ? "1" : ""}));
   place("sorted").addEventListener("change", () => change({sort: place("sorted").value}));
   place("back").addEventListener("click", () => { page--; show(); });
   place("on").addEventListener("click", () => { page++; show(); });
@@ -418,8 +420,8 @@ const runsPage = (() => {
     page = 0;
     show();
   });
-  const brush = some => { brushed = some && new Set(some); page = 0; show(); };
+  const brush = some => { brushed = some ? new Set(some) : null; page = 0; show(); };
 
   return {data, place, element, button, columns, runs, state, change, version, show, brush, afterwards, FORMS, noteOf, points, percent, general,
-    command, listing, unsaid, copyButton, csv, firstNumber, choose, view: () => view, filtered};
+    command, listing, unsaid, copyButton, csv, firstNumber, choose, meanCell, varying, view: () => view, filtered};
 })();

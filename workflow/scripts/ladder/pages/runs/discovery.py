@@ -12,17 +12,16 @@ import hashlib
 import json
 import os
 import pathlib
-import sys
 import types
 from typing import Any
 
-from ladder import progress
+from ladder import progress, sources
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError, excerpt
 from ladder.machine import locks
 from ladder.pages import reproduce
 from ladder.pages.runs import columns
-from ladder.store import artifacts, disk, lineage, manifests
+from ladder.store import artifacts, disk, lineage, manifests, programs
 
 PRUNED = "pruned after "  # how the reason of a run begins that a search has given up
 FOLDER = "runs"  # in results/: what the page loads
@@ -112,22 +111,6 @@ def runs(results, listed=(), given=None):
     return [*ordered, *waiting]
 
 
-def named(runs, name):
-    """The version of the run with this version, or this beginning of it or of that of its weights;
-    raises UserError without one.
-    """
-    name = str(name).rstrip("/").rpartition("/")[2]
-    versions = {
-        run.version
-        for run in runs
-        if any(version.startswith(name) for version in (run.version, run.about.get("train", "")))
-    }
-    if len(versions) == 1 and name:
-        return versions.pop()
-    how = f"{len(versions)} runs begin" if versions else "no run begins"
-    raise UserError(f"diff: {how} with {excerpt(name)}; results/runs.html lists all of them")
-
-
 def _numbered(listed):
     """The listed runs with "trial", their numbers among those with the same tags."""
     counts: dict[tuple[str, ...], int] = {}
@@ -164,7 +147,7 @@ class _Kept:
         self._rows, self._now = {}, {}
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             read = json.loads(self._path.read_text("utf-8"))
-            self._rows = read["rows"] if read["program"] == _program() else {}
+            self._rows = read["rows"] if read["program"] == program(__file__) else {}
 
     def report(self, version):
         """The Run of a report."""
@@ -182,7 +165,7 @@ class _Kept:
     def write(self):
         if self._now != self._rows:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({"program": _program(), "rows": self._now})
+            text = json.dumps({"program": program(__file__), "rows": self._now})
             disk.write_atomically(self._path, text.encode())
 
 
@@ -196,12 +179,10 @@ def _stamp(folder):
 
 
 @functools.cache
-def _program():
-    """The digest of the modules that make rows."""
-    modules = (
-        pathlib.Path(module.__file__) for module in (sys.modules[__name__], columns, reproduce)
-    )
-    return hashlib.sha256(b"".join(path.read_bytes() for path in modules)).hexdigest()
+def program(module):
+    """8 hex digits of what the file of a module and all that it imports do."""
+    digests = map(programs.digest, sorted(sources.closure(module)))
+    return hashlib.sha256("".join(digests).encode()).hexdigest()[:8]
 
 
 def _read(make, store, version):

@@ -7,9 +7,10 @@ import markupsafe
 import scipy.special
 
 from ladder import progress
+from ladder.arithmetic import multipliers
 from ladder.errors import UserError
-from ladder.pages import intervals, output, templates
-from ladder.pages.runs import best, columns, discovery, single
+from ladder.pages import figures, intervals, output, templates
+from ladder.pages.runs import best, columns, costs, discovery, single
 
 LISTED = 50  # rows on the page without its script, and of a page of the table with it
 SHOWN = 5  # settings that have a column at first
@@ -88,6 +89,8 @@ def context(runs, defaults, entry):
             "count": len(runs),
             "listed": LISTED,
             "decided": DECIDED,
+            "program": single.PROGRAM,
+            "multipliers": _multipliers(runs),
             "unsaid": coded([run.unsaid for run in runs]),
             "entries": {key: coded(values) for key, values in _entries(runs, entry).items()},
             "t": [round(float(scipy.special.stdtrit(n, 0.975)), 6) for n in range(1, FREEDOMS + 1)],
@@ -139,6 +142,12 @@ def _columns(runs):
             **({"ends": [pair and [*map(_short, pair)] for pair in ends]} if any(ends) else {}),
         }
     return table
+
+
+def _multipliers(runs):
+    """The inexact multipliers by a formula that a run was tested with, which have a picture."""
+    used = [run.settings.get("test_multiplier") for run in runs]
+    return [name for name in multipliers.MULTIPLIERS if name != "exact" and name in used]
 
 
 def _settings(runs):
@@ -354,7 +363,10 @@ def write(runs, results, defaults, entry, most=NEW):
     """
     folder = results / discovery.FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    names_there, count = {"rows.json"}, 0
+    pictures = {f"{name}{single.PROGRAM}.png": name for name in _multipliers(runs)}
+    for file, name in pictures.items():
+        single.keep(folder / file, lambda name=name: figures.png(costs.picture(name)))
+    names_there, count = {"rows.json", *pictures}, 0
     for number, run in enumerate(run for run in runs if run.about["state"] in COUNTED):
         names = single.files_of(run, folder, number < DECIDED)
         if not names and count < most:

@@ -16,7 +16,7 @@ import synthetic_results
 from browser import SMALL_TARGETS, EveryPage, check_width, on_paper
 from ladder.classifiers import decisions
 from ladder.network import networks, weights
-from ladder.pages import intervals, spread
+from ladder.pages import intervals, spread, templates
 from ladder.pages.runs import answers, discovery
 from ladder.pages.runs import page as runs_page
 from ladder.workflow import config, plans
@@ -31,7 +31,7 @@ SAID = """[...document.querySelectorAll('#panel p')].map(one => one.textContent)
   .find(text => /^One class|decisions/.test(text) && !/^Mean|Loading/.test(text)) ?? ''"""
 TEXTS = """[...document.querySelectorAll('#runs tbody tr')].map(row => [...row.cells].map(cell =>
   cell.textContent.replace('Copy command', '').replace(/\\s+/g, ' ').trim()))"""
-VERSIONS = "[...document.querySelectorAll('#runs tbody a')].map(link => link.title)"
+VERSIONS = "[...document.querySelectorAll('#runs tbody a[title]')].map(link => link.title)"
 MULTIPLIERS = ("exact", "acc16", "am32")
 
 
@@ -184,16 +184,15 @@ def test_what_explains_a_number_has_a_large_share_and_what_does_not_none(chromiu
 # The table.
 
 
-def test_the_page_without_its_script_has_the_rows_that_the_script_shows_first(chromium, page):
-    chromium.call("Emulation.setScriptExecutionDisabled", value=True)
-    try:
-        chromium.open(page)
-        assert not chromium.value("document.getElementById('controls').checkVisibility()")
-    finally:
-        chromium.call("Emulation.setScriptExecutionDisabled", value=False)
-    still = chromium.value(TEXTS)
-    shown = opened(chromium, page).value(TEXTS)
-    assert [row[:-1] for row in shown] == still and len(still) == 50
+def test_a_cell_has_what_the_program_writes_and_a_link_to_the_report(chromium, page, results):
+    run = discovery.runs(results)[0]
+    first = opened(chromium, page).value(TEXTS)[0]
+    shown = intervals.within(run.numbers["test_accuracy"], run.ends["test_accuracy"])
+    assert first[0] == run.version
+    assert first[1] == f"{shown['text']} {shown['interval_text']}".replace("\u202f", " ")
+    assert templates.duration(run.numbers["seconds"]).replace("\u202f", " ") in first
+    link = chromium.value("document.querySelector('#runs tbody a[title]').href")
+    assert link == (results / f"report/{run.version}/report.html").resolve().as_uri()
 
 
 @pytest.mark.parametrize(

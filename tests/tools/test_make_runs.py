@@ -73,7 +73,7 @@ def test_runs_of_release_0_1_0_are_on_the_page_with_commands_of_keys_that_there_
     (report.folder / "summary.json").write_text(json.dumps(old))
     spec = report.manifest["spec"]
     listed = {"ablation": [{"overrides": {"features_flip": True}, "reason": ""}]}
-    params = spec["params"] | listed | {"knn_distance": "euclidean"}
+    params = spec["params"] | listed | {"knn_distance": "euclidean", "seeds": [2, 3]}
     manifest_files.rewrite(report.folder, spec=spec | {"params": params})
     (tmp_path / "config.json").write_text("{}")
     command = [sys.executable, SCRIPT, "--config-file", "config.json"]
@@ -81,7 +81,7 @@ def test_runs_of_release_0_1_0_are_on_the_page_with_commands_of_keys_that_there_
     assert (done.returncode, done.stderr) == (0, "")
     text = (tmp_path / "results/runs.html").read_text()
     data = json.loads(re.search('id="data">(.*?)</script>', text)[1])
-    assert data["unsaid"]["values"] == [["knn_distance"]]
+    assert data["unsaid"]["values"] == [["knn_distance", "seeds"]]
     assert data["entries"]["runs"]["values"] == [[[{"features_flip": True}]]]
     assert (tmp_path / f"results/runs/{report.version}-errors{single.PROGRAM}.webp").exists()
 

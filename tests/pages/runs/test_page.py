@@ -126,17 +126,6 @@ def test_what_two_runs_have_differently_comes_before_what_only_one_of_them_has()
 # The page and its numbers.
 
 
-def test_without_a_script_it_is_a_table_of_runs_with_links_to_their_reports(made):
-    results, runs = made
-    text = (results / "runs.html").read_text()
-    rows = re.findall(r'<tr><th scope="row">(.*?)</tr>', text, re.S)
-    links = [re.search(r'href="(report/.*?)"', row)[1] for row in rows]
-    order = ("longer", "lenet", "other", "first")
-    assert links == [f"report/{runs[name]['report'].version}/report.html" for name in order]
-    assert all((results / link).exists() for link in links)
-    assert "b &lt;i&gt;" in rows[2] and "98.1" in text_of(rows[0])
-
-
 def test_a_folder_without_runs_has_a_page_that_says_how_to_begin(tmp_path):
     page.write(discovery.runs(tmp_path), tmp_path, {}, dict)
     text = text_of((tmp_path / "runs.html").read_text())

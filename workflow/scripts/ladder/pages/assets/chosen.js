@@ -1,7 +1,7 @@
 // The chosen runs: the commands that make them, their curves, what sets their answers apart, their mean as one classifier, and of
 // two all that differs. What this needs of a run is in a script of its own beside the page, which is loaded when the run is chosen.
 if (runsPage) (() => {
-  const {data, place, element, button, columns, runs, state, change, version, FORMS, noteOf, points, percent, general} = runsPage;
+  const {element, button, copyButton} = dom, {data, place, columns, runs, state, change, version, FORMS, noteOf, points, percent, general} = runsPage;
 
   // Files of runs: each calls kernelLadder.
   const loaded = new Map(), waiting = new Map();
@@ -212,7 +212,7 @@ if (runsPage) (() => {
     return shown.length ? [part("Pictures that only one gets right", ...shown)] : [];
   }
 
-  const commandLine = text => element("p", {className: "line"}, element("code", {className: "command"}, text), " ", runsPage.copyButton("Copy", () => text));
+  const commandLine = text => element("p", {className: "line"}, element("code", {className: "command"}, text), " ", copyButton("Copy", () => text));
   function commands(names) {
     const some = names.map(runOf), left = [...new Set(some.flatMap(runsPage.unsaid))].join(", ");
     const made = some.filter(run => columns.get("state").text(run) === "finished");

@@ -13,14 +13,7 @@ const runsPage = (() => {
   if (!source) return null;
   const data = JSON.parse(source.textContent);
   const place = id => document.getElementById(id);
-  function element(name, properties = {}, ...children) {
-    const {dataset = {}, ...plain} = properties;
-    const node = Object.assign(document.createElement(name), plain);
-    Object.assign(node.dataset, dataset);
-    node.append(...children);
-    return node;
-  }
-  const button = (text, act, properties = {}) => element("button", {type: "button", onclick: act, ...properties}, text);
+  const {element, button, copyButton} = dom;
 
   // Columns: key -> {key, kind: about, setting or number; title, form, text, better, value and text of a run, ends of its interval}.
   const decoded = coded => Array.isArray(coded) ? run => coded[run]
@@ -275,7 +268,7 @@ const runsPage = (() => {
     const line = element("tr", {}, first, ...rest);
     if (!grouped && !isPivot()) {
       const run = row.runs[0], made = columns.get("state").text(run) === "finished";
-      line.append(element("td", {className: "copying"}, ...(made ? [copyButton("Copy command", () => command(run), "link")] : [])));
+      line.append(element("td", {className: "copying"}, ...(made ? [copyButton("Copy command", () => command(run), {className: "link"})] : [])));
     }
     if (grouped) line.append(element("td", {}, button(state.against === row.key ? "is it" : "compare with this", () => change({against: state.against === row.key ? "" : row.key}), {className: "link"})));
     line.classList.toggle("chosen", !grouped && !isPivot() && state.chosen.includes(version(row.runs[0])));
@@ -337,34 +330,14 @@ const runsPage = (() => {
     return `.venv/bin/snakemake runs --config ${quoted(`runs=${json(listed)}`)}`;
   }
   const unsaid = decoded(data.unsaid);
-  function copy(text, of) {
-    const done = () => { of.textContent = "Copied"; setTimeout(() => { of.textContent = of.dataset.text; }, 1500); };
-    of.dataset.text ??= of.textContent;
-    if (navigator.clipboard && isSecureContext) navigator.clipboard.writeText(text).then(done);
-    else {
-      const area = document.body.appendChild(element("textarea", {value: text}));
-      area.select();
-      document.execCommand("copy");
-      area.remove();
-      done();
-    }
-  }
-  const copyButton = (text, textOf, className = "") => button(text, event => copy(textOf(), event.currentTarget), {className});
 
   // What is seen as CSV: every row of the view in its order, an interval in two columns.
   function csv() {
     const cells = view.rows.map(row => row.cells), has = view.heads.map((_, at) => cells.some(row => row[at].ends));
-    const quote = value => /[",\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value ?? "");
     const heads = view.heads.flatMap((head, at) => has[at] ? [head.title, `${head.title}, low`, `${head.title}, high`] : [head.title]);
     const lines = cells.map(row => row.flatMap((cell, at) => has[at] ? [cell.value, ...(cell.ends ?? ["", ""])] : [cell.value]));
-    return [heads, ...lines].map(line => line.map(quote).join(",")).join("\n") + "\n";
+    return saving.csv([heads, ...lines]);
   }
-  function save(name, text, kind) {
-    const link = element("a", {download: name, href: URL.createObjectURL(new Blob([text], {type: kind}))});
-    link.click();
-    URL.revokeObjectURL(link.href);
-  }
-
   // The controls.
   const KINDS = [["about", "The run"], ["setting", "Settings"], ["number", "Numbers"]];
   const option = ({key, title, differs}) => new Option(title + (differs ? "" : " (all alike)"), key);
@@ -409,7 +382,7 @@ const runsPage = (() => {
   place("back").addEventListener("click", () => { page--; show(); });
   place("on").addEventListener("click", () => { page++; show(); });
   place("all").addEventListener("click", () => { [all, page] = [!all, 0]; place("all").ariaPressed = all; show(); });
-  place("csv").addEventListener("click", () => save("runs.csv", csv(), "text/csv"));
+  place("csv").addEventListener("click", () => saving.download(saving.table(csv()), "runs.csv"));
   place("unbrush").addEventListener("click", () => brush(null));
   place("plain").addEventListener("click", () => { brushed = null; change(structuredClone(START)); controls(); });
   place("address").replaceWith(copyButton("Copy link", () => location.href));
@@ -422,6 +395,6 @@ const runsPage = (() => {
   });
   const brush = some => { brushed = some ? new Set(some) : null; page = 0; show(); };
 
-  return {data, place, element, button, columns, runs, state, change, version, show, brush, afterwards, FORMS, noteOf, points, percent, general,
-    command, listing, unsaid, copyButton, csv, firstNumber, choose, meanCell, varying, view: () => view, filtered};
+  return {data, place, columns, runs, state, change, version, show, brush, afterwards, FORMS, noteOf, points, percent, general,
+    command, listing, unsaid, csv, firstNumber, choose, meanCell, varying, view: () => view, filtered};
 })();

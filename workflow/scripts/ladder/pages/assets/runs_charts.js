@@ -1,7 +1,7 @@
 // The chart of runs, any number against any other, whose rectangle selects rows; how much of a number each setting explains; and the
 // curves of the chosen runs over each other.
 if (runsPage) (() => {
-  const {place, element, columns, state, version, brush, percent, meanCell, tableOf, part, note} = runsPage;
+  const {element} = dom, {place, columns, state, version, brush, percent, meanCell, tableOf, part, note} = runsPage;
   const nameOf = run => columns.get("name").text(run) || version(run) || "not made";
 
   // Axes and points.
@@ -59,15 +59,17 @@ if (runsPage) (() => {
   }
 
   // The chart, drawn again where its runs or axes are others.
+  const menus = labels => Object.entries(labels).forEach(([key, column]) => { place(key).value = column?.key ?? ""; });
   let drawn = null, before = {}, brushing = false;
   function chart(some) {
     const now = String([state.x, state.y, state.colour, state.lines, state.columns]);
-    if (brushing || some === before.some && now === before.now) return;
-    before = {some, now};
+    if (brushing) return;
+    if (some === before.some && now === before.now) return void menus(before.labels);
     const {own, labels, can, varying, ...description} = scatter(some);
+    before = {some, now, labels};
+    menus(labels);
     importances(own, labels.y);
     place("chart-of-runs").hidden = runsPage.runs.length < 2;
-    for (const key of ["x", "y", "colour"]) place(key).value = labels[key]?.key ?? "";
     place("joining").hidden = !can;
     place("varying").textContent = own.length < 2 ? "Fewer than two of these runs have both numbers."
       : varying.length ? `Means over runs that differ in ${varying.map(column => column.title).join(", ")}.` : "";

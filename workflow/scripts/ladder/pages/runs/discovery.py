@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import hmac
 import json
 import os
 import pathlib
@@ -21,8 +22,10 @@ from ladder.errors import UserError, excerpt
 from ladder.machine import locks
 from ladder.pages import reproduce
 from ladder.pages.runs import columns
-from ladder.store import artifacts, disk, lineage, manifests, programs
+from ladder.store import artifacts, cache, disk, lineage, manifests, programs
 
+# What a manifest or a summary of other keys, types or sizes raises.
+ODD = (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError)
 PRUNED = "pruned after "  # how the reason of a run begins that a search has given up
 FOLDER = "runs"  # in results/: what the page loads
 # the fields of a Run that a row of rows.json has
@@ -139,21 +142,23 @@ def _tables(listed):
 
 class _Kept:
     """The rows of reports, kept in results/runs/rows.json: a report stays as it is, so its row is
-    made once, and again where its manifest or the program that makes rows is another one.
+    made once, and again where its manifest or the program that makes rows is another one, or
+    where another user has written the rows.
     """
 
     def __init__(self, store):
         self._store, self._path = store, store.results / FOLDER / "rows.json"
         self._rows, self._now = {}, {}
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            read = json.loads(self._path.read_text("utf-8"))
-            self._rows = read["rows"] if read["program"] == program(__file__) else {}
+        with contextlib.suppress(OSError, ValueError):
+            seal, text = self._path.read_text("utf-8").split("\n", 1)
+            if hmac.compare_digest(seal.encode(), _seal(text).encode()):
+                self._rows = json.loads(text)
 
     def report(self, version):
         """The Run of a report."""
         stamp = _stamp(self._store.folders()[version])
         row = self._rows.get(version)
-        if stamp is None or row is None or row.get("stamp") != stamp:
+        if stamp is None or row is None or row["stamp"] != stamp:
             run = _read(_report, self._store, version)
             row = {"stamp": stamp, **{name: getattr(run, name) for name in KEPT}}
         if stamp is not None:
@@ -165,8 +170,17 @@ class _Kept:
     def write(self):
         if self._now != self._rows:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({"program": program(__file__), "rows": self._now})
-            disk.write_atomically(self._path, text.encode())
+            text = json.dumps(self._now)
+            disk.write_atomically(self._path, f"{_seal(text)}\n{text}".encode())
+
+
+def _seal(text):
+    """What rows begin with that this program has written for this user, who alone has the key: the
+    rows of others, which came with a folder, are not believed.
+    """
+    path = cache.folder("rows.key")
+    key = (cache.find(path) or cache.keep(path, os.urandom(32))).read_bytes()
+    return hmac.new(key, f"{program(__file__)}{text}".encode(), "sha256").hexdigest()
 
 
 def _stamp(folder):
@@ -189,7 +203,7 @@ def _read(make, store, version):
     """The Run that `make` returns; a damaged one where what it reads has other keys or types."""
     try:
         return make(store, version)
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError):
+    except ODD:
         about = {"run": version, "made": _changed(store.folders()[version]), "tags": []}
         reason = "made by another release: its manifest or its summary has other keys"
         return Run({**about, "state": "damaged", "reason": reason})

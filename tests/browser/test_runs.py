@@ -248,7 +248,7 @@ def test_five_thousand_rows_are_sorted_in_a_fifth_of_a_second(chromium, results,
 
     def spent():
         metrics = chromium.call("Performance.getMetrics")["metrics"]
-        return next(one["value"] for one in metrics if one["name"] == "ScriptDuration")
+        return next(one["value"] for one in metrics if one["name"] == "TaskDuration")
 
     before = spent()
     for number in range(5):
@@ -402,6 +402,32 @@ def test_the_chart_has_the_intervals_and_says_what_its_number_depends_on(chromiu
     assert names[0] == "learning_rate" and "learning_rate" in chromium.value(
         "document.getElementById('importance').innerText"
     )
+
+
+def test_lines_go_through_means_with_their_intervals_and_a_point_chooses_its_runs(chromium, few):
+    state = "q=dataset=mnist&x=seed&y=test_accuracy&colour=multiplier&lines=1"
+    opened(chromium, few[0] / "runs.html", state)
+    shown = chromium.value(
+        "runsPage.scatter(runsPage.filtered()).series.map(one => [one.name, one.x, one.y, one.low, one.high])"
+    )
+    assert [name for name, *_ in shown] == sorted(MULTIPLIERS)
+    for name, seeds, *points in shown:
+        assert seeds == [1, 2, 3]
+        for seed, found in zip(seeds, zip(*points, strict=True), strict=True):
+            runs = [few[1][network, name, seed] for network in ("lenet_300_100", "lenet_5")]
+            scores = [run["report"].json("summary.json")["test_accuracy"] for run in runs]
+            own = spread.spread(scores, spread.SHARES)
+            assert np.allclose(found, [own.mean, *own.interval], atol=2e-6)
+    said = chromium.value("document.getElementById('varying').textContent")
+    assert said == "Means over runs that differ in network."
+    chosen = chromium.value("""(stage => {
+      for (const key of ["ArrowRight", "Enter"]) stage.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+      return runsPage.state.chosen;
+    })(document.querySelector("#drawn .stage"))""")
+    assert set(chosen) in [
+        {few[1][network, name, 1]["report"].version for network in ("lenet_300_100", "lenet_5")}
+        for name in MULTIPLIERS
+    ]
 
 
 # Chosen runs.

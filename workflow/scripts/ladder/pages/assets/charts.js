@@ -436,7 +436,7 @@ const charts = (() => {
         if (smooth) curve(averaged(places, this.smooth));
         if (places.length > 40 || colour === "rest" || colour === "level") return;
       }
-      const size = (data.square ? Math.min(4.2, Math.max(2.8, 90 / Math.sqrt(this.points.length))) : data.y.rows ? 5 : 4) * (series.mark === "line" ? .8 : 1);
+      const size = (data.y.rows ? 5 : Math.min(4.2, Math.max(data.square ? 2.8 : 2, 90 / Math.sqrt(this.points.length)))) * (series.mark === "line" ? .8 : 1);
       series.points.forEach((point, at) => {
         const [x, y] = places[at], {look} = point, to = key => point[key]?.length ? point[key].map(value => this[key[0]].at(value)) : null;
         const below = data.y.rows && x < this.left;

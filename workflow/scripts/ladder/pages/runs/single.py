@@ -243,7 +243,9 @@ def sketch(tensor):
 
 
 def _filters(inputs):
-    found = pictures.filters_of(facts.final(inputs), facts.network(inputs), pictures.atoms(inputs))
-    if found is None:
+    filters = pictures.filters_of(
+        facts.final(inputs), facts.network(inputs), pictures.atoms(inputs)
+    )
+    if filters is None:
         return figures.png(np.zeros((1, 1, 4), np.uint8))
-    return figures.png(pictures.rows(found["pictures"][: STRONGEST**2], STRONGEST))
+    return figures.png(pictures.rows(filters["pictures"][: STRONGEST**2], STRONGEST))

@@ -71,8 +71,8 @@ def filters(inputs, numbers):
     """The filters of the first layer with weights in one picture; None if its input does not have
     the images' channels.
     """
-    found = filters_of(facts.final(inputs), facts.network(inputs), atoms(inputs))
-    return found and {**found, "epochs": _filters_by_epoch(inputs)}
+    shown = filters_of(facts.final(inputs), facts.network(inputs), atoms(inputs))
+    return shown and {**shown, "epochs": _filters_by_epoch(inputs)}
 
 
 def by_epoch(inputs, kind):

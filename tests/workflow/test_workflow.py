@@ -1458,7 +1458,7 @@ def test_a_page_that_shows_what_is_no_longer_there_says_that(shown):
     assert not notice(page)
 
 
-SEARCH = ("results/search.html", "--config", "controls=[]")
+SEARCH = ("runs", "--config", "controls=[]")
 
 
 def test_a_search_makes_ordinary_runs_and_a_larger_budget_only_the_missing_ones(
@@ -1507,7 +1507,7 @@ def test_a_search_by_tpe_makes_one_run_after_another_and_then_its_page(project):
     )
     # the first is made as any listed run is
     assert [f"search: run {number} of 2" in output for number in (2, 3)] == [True, False]
-    assert draws(project) == 2 and (project.folder / "results/search.html").exists()
+    assert draws(project) == 2 and (project.folder / "results/best.yaml").exists()
     project.snakemake(*SEARCH, space(2))
     assert project.ran() == []
     output = project.snakemake(*SEARCH, space(3), "-R", "fit_svm")

@@ -344,7 +344,9 @@ def test_pictures_that_may_not_be_shared_have_no_file(tmp_path):
 
 
 def test_pages_that_an_earlier_release_left_lead_here_and_no_others_are_made(tmp_path):
-    (tmp_path / "search.html").write_text("of release 0.1.0")
+    left, own = tmp_path / "search.html", tmp_path / "index.html"
+    left.write_text("<title>Search · Kernel Ladder</title>")
+    own.write_text("mine")
     successors.write(tmp_path)
-    (left,) = tmp_path.iterdir()
+    assert {*tmp_path.iterdir()} == {left, own} and own.read_text() == "mine"
     assert 'url=runs.html#q=tag:search&amp;x=trial"' in left.read_text()

@@ -16,10 +16,10 @@ PAGES = {
 
 
 def write(results: pathlib.Path) -> None:
-    """Write the pages in place of those that are in the folder `results`."""
+    """Write the pages in place of the program's own that are in the folder `results`."""
     for name, state in PAGES.items():
         path = results / f"{name}.html"
-        if path.is_file():
-            text = templates.render("successor.html", {"name": name, "state": state})
-            if path.read_bytes() != text.encode():
-                output.write(path, text)
+        before = path.read_bytes() if path.is_file() else b""
+        text = templates.render("successor.html", {"name": name, "state": state})
+        if b"Kernel Ladder" in before and before != text.encode():
+            output.write(path, text)

@@ -58,7 +58,7 @@ def decoded(packed):
 
 def script_of(results, name):
     """The kind and the data of a script in results/runs/."""
-    text = (results / "runs" / f"{name}{single.PROGRAM}.js").read_text()
+    text = (results / "runs" / f"{name}{single.mark()}.js").read_text()
     kind, data = re.fullmatch(r'kernelLadder\("(\w+)",(.*)\);\n', text, re.S).groups()
     return kind, json.loads(data)
 
@@ -208,7 +208,7 @@ def test_a_runs_script_has_its_answers_and_only_data(made):
     stages = {stage["role"]: stage for stage in data["stages"]}
     assert list(stages)[:3] == ["data", "normalized", "initial weights"]
     assert stages["train"]["settings"]["learning_rate"] == 0.01
-    name = f"{report.version}{single.PROGRAM}.js"
+    name = f"{report.version}{single.mark()}.js"
     assert "</" not in (results / "runs" / name).read_text()
 
 
@@ -218,7 +218,7 @@ def test_pictures_of_the_errors_are_in_the_order_of_their_rows(made):
     found, errors = data["answers"], data["answers"]["errors"]
     wrong = np.flatnonzero(decoded(found["labels"]) != decoded(found["predictions"]))
     assert errors["rows"] == wrong.tolist() and 0 < len(wrong) < single.ERRORS
-    name = f"{runs['lenet']['report'].version}-errors{single.PROGRAM}.webp"
+    name = f"{runs['lenet']['report'].version}-errors{single.mark()}.webp"
     sheet = Image.open(results / "runs" / name)
     assert sheet.size[0] == errors["columns"] * errors["width"]
     images = runs["lenet"]["data"].array("test_images.npy")
@@ -282,15 +282,15 @@ def test_files_of_runs_are_made_once_and_go_with_them(made, tmp_path):
     }
 
 
-def test_files_that_another_release_has_made_are_made_anew(made, tmp_path, monkeypatch):
+def test_files_that_another_release_or_user_has_made_are_made_anew(made, tmp_path, monkeypatch):
     results = shutil.copytree(made[0], tmp_path / "results")
     before = {path.name.partition("-")[0] for path in (results / "runs").glob("r*.js")}
-    monkeypatch.setattr(single, "PROGRAM", "-5eec0de5")
+    monkeypatch.setattr(single, "mark", lambda: "-5eec0de5")
     page.write(discovery.runs(results), results, {}, dict)
     after = [path.name.partition("-") for path in (results / "runs").glob("r*.js")]
     assert {version for version, _, _ in after} == before
     assert all(end in ("5eec0de5.js", "decisions-5eec0de5.js") for _, _, end in after)
-    assert data_of(results)["program"] == single.PROGRAM
+    assert data_of(results)["mark"] == "-5eec0de5"
 
 
 def test_an_inexact_multiplier_has_a_picture_of_its_errors(tmp_path):
@@ -317,8 +317,8 @@ def test_a_command_makes_the_files_of_the_newest_runs_first(made, tmp_path):
     results = shutil.copytree(made[0], tmp_path / "results")
     shutil.rmtree(results / "runs")
     page.write(discovery.runs(results), results, {}, dict, most=1)
-    (script,) = [path.stem for path in (results / "runs").glob("r???????????-????????.js")]
-    assert script.removesuffix(single.PROGRAM) == made[1]["longer"]["report"].version
+    (script,) = [path.stem for path in (results / "runs").glob("r???????????-????????????.js")]
+    assert script.removesuffix(single.mark()) == made[1]["longer"]["report"].version
 
 
 def test_a_damaged_artifact_takes_the_files_of_its_runs_alone(made, tmp_path, caplog):
@@ -339,7 +339,7 @@ def test_pictures_that_may_not_be_shared_have_no_file(tmp_path):
     (report.folder / "summary.json").write_text(json.dumps(summary))
     manifest_files.rewrite(report.folder)
     page.write(discovery.runs(tmp_path), tmp_path, {}, dict)
-    assert (tmp_path / f"runs/{report.version}{single.PROGRAM}.js").exists()
+    assert (tmp_path / f"runs/{report.version}{single.mark()}.js").exists()
     assert not [*(tmp_path / "runs").glob("*.webp")]
 
 

@@ -299,9 +299,9 @@ const runsPage = (() => {
     const picture = (file, what) => element("a", {className: "picture-of", href: `runs/${file}`}, element("img", {loading: "lazy", alt: what, title: what, src: `runs/${file}`,
       onerror: event => event.target.parentNode.remove()}));
     own.append(element("label", {className: "tick"}, tick));
-    if (done && train) own.append(picture(`${train}${data.program}.png`, "The strongest filters of the first layer"));
+    if (done && train) own.append(picture(`${train}${data.mark}.png`, "The strongest filters of the first layer"));
     const multiplier = columns.get("test_multiplier")?.text(run);
-    if (data.multipliers.includes(multiplier)) own.append(picture(`${multiplier}${data.program}.png`,
+    if (data.multipliers.includes(multiplier)) own.append(picture(`${multiplier}${data.mark}.png`,
       `Errors of ${multiplier}: rows are the first operand from 1 to 2, columns the second; orange is too large, blue too small`));
     own.append(" ", address ? element("a", {href: address, title: version(run)}, title) : element("span", {title: version(run)}, title));
     for (const tag of columns.get("tags").raw(run)) own.append(" ", element("span", {className: "tag"}, tag));

@@ -1,7 +1,7 @@
 // The chart of runs, any number against any other, whose rectangle selects rows; how much of a number each setting explains; and the
 // curves of the chosen runs over each other.
 if (runsPage) (() => {
-  const {element} = dom, {place, columns, state, version, brush, percent, meanCell, tableOf, part, note} = runsPage;
+  const {element} = dom, {place, columns, state, version, brush, percent, meanCell, tableOf, part, note, bar} = runsPage;
   const nameOf = run => columns.get("name").text(run) || version(run) || "not made";
 
   // Axes and points.
@@ -48,11 +48,6 @@ if (runsPage) (() => {
   }
   function importances(some, y) {
     const shares = importance(some, y);
-    const bar = share => {
-      const one = element("div", {className: "bar"});
-      one.style.width = `${100 * share}%`;
-      return one;
-    };
     place("importance").replaceChildren(...(shares.length ? [part(`What ${y.title} depends on`, tableOf("Importance of settings", ["setting", "share", ""],
       shares.map(([name, share]) => [name, percent(share, 0), bar(share)]), [1]),
       note("The share of its variance over these runs that the setting alone explains, less what as many groups explain by chance; of many numbers their quarters. Settings that change together share it."))] : []));

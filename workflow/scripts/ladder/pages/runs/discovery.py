@@ -150,8 +150,8 @@ class _Kept:
         self._store, self._path = store, store.results / FOLDER / "rows.json"
         self._rows, self._now = {}, {}
         with contextlib.suppress(OSError, ValueError):
-            seal, text = self._path.read_text("utf-8").split("\n", 1)
-            if hmac.compare_digest(seal.encode(), _seal(text).encode()):
+            own, text = self._path.read_text("utf-8").split("\n", 1)
+            if hmac.compare_digest(own.encode(), seal(__file__, text).encode()):
                 self._rows = json.loads(text)
 
     def report(self, version):
@@ -171,16 +171,16 @@ class _Kept:
         if self._now != self._rows:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             text = json.dumps(self._now)
-            disk.write_atomically(self._path, f"{_seal(text)}\n{text}".encode())
+            disk.write_atomically(self._path, f"{seal(__file__, text)}\n{text}".encode())
 
 
-def _seal(text):
-    """What rows begin with that this program has written for this user, who alone has the key: the
-    rows of others, which came with a folder, are not believed.
+def seal(module, text=""):
+    """64 hex digits that a module and all that it imports give a text for this user, who alone has
+    the key: what others have written, and came with a folder, is neither believed nor run.
     """
     path = cache.folder("rows.key")
     key = (cache.find(path) or cache.keep(path, os.urandom(32))).read_bytes()
-    return hmac.new(key, f"{program(__file__)}{text}".encode(), "sha256").hexdigest()
+    return hmac.new(key, f"{_program(module)}{text}".encode(), "sha256").hexdigest()
 
 
 def _stamp(folder):
@@ -193,10 +193,10 @@ def _stamp(folder):
 
 
 @functools.cache
-def program(module):
-    """8 hex digits of what the file of a module and all that it imports do."""
+def _program(module):
+    """A digest of what the file of a module and all that it imports do."""
     digests = map(programs.digest, sorted(sources.closure(module)))
-    return hashlib.sha256("".join(digests).encode()).hexdigest()[:8]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def _read(make, store, version):

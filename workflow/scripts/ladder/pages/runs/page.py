@@ -85,7 +85,7 @@ def context(runs, defaults, entry):
             "count": len(runs),
             "listed": LISTED,
             "decided": DECIDED,
-            "program": single.PROGRAM,
+            "mark": single.mark(),
             "multipliers": _multipliers(runs),
             "unsaid": coded([run.unsaid for run in runs]),
             "entries": {key: coded(values) for key, values in _entries(runs, entry).items()},
@@ -309,7 +309,7 @@ def write(runs, results, defaults, entry, most=NEW):
     """
     folder = results / discovery.FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    pictures = {f"{name}{single.PROGRAM}.png": name for name in _multipliers(runs)}
+    pictures = {f"{name}{single.mark()}.png": name for name in _multipliers(runs)}
     for file, name in pictures.items():
         single.keep(folder / file, lambda name=name: figures.png(costs.picture(name)))
     names_there, count = {"rows.json", *pictures}, 0

@@ -7,6 +7,7 @@ kind of file. Arrays are base64 of little-endian values.
 """
 
 import base64
+import functools
 import json
 
 import numpy as np
@@ -28,8 +29,6 @@ WEIGHTS = (
     "patches",
     "initial",
 )  # roles whose artifact has those of a run, the first of them
-# In the names of the files: those that another release made are not read, but made anew.
-PROGRAM = f"-{discovery.program(__file__)}"
 MACHINE = {
     "host": "machine",
     "system": "system",
@@ -38,6 +37,12 @@ MACHINE = {
     "python": "Python",
     "blas": "BLAS",
 }
+
+
+@functools.cache
+def mark():
+    """In the names of the files: those that another release or user has made are made anew."""
+    return f"-{discovery.seal(__file__)[:12]}"
 
 
 def write(run, folder, decides):
@@ -51,15 +56,15 @@ def write(run, folder, decides):
     shown = shared and run.about["scored_on"] != "changed copies"
     wrong = np.flatnonzero(answers.labels != answers.predictions)[:ERRORS] if shown else []
     makers = {
-        f"{run.version}{PROGRAM}.js": lambda: _script("run", _data(run, inputs, answers, wrong))
+        f"{run.version}{mark()}.js": lambda: _script("run", _data(run, inputs, answers, wrong))
     }
     if decides and answers and run.about["scored_on"] != "changed copies":
-        makers[f"{run.version}-decisions{PROGRAM}.js"] = lambda: _decisions(run, answers)
+        makers[f"{run.version}-decisions{mark()}.js"] = lambda: _decisions(run, answers)
     if len(wrong):
-        makers[f"{run.version}-errors{PROGRAM}.webp"] = lambda: _errors(answers, wrong)
+        makers[f"{run.version}-errors{mark()}.webp"] = lambda: _errors(answers, wrong)
     weights = [inputs[role].version for role in WEIGHTS if role in inputs]
     if run.about["train"] in weights:
-        makers[f"{run.about['train']}{PROGRAM}.png"] = lambda: _filters(inputs)
+        makers[f"{run.about['train']}{mark()}.png"] = lambda: _filters(inputs)
     for name, make in reversed(makers.items()):  # the script last: with it the others are there
         keep(folder / name, make)
     return set(makers)
@@ -73,11 +78,11 @@ def keep(path, make):
 
 def files_of(run, folder, decides):
     """The names of the run's files if all of them are there already; else none. The version and
-    PROGRAM stand for their bytes, so they are never written anew.
+    the mark stand for their bytes, so they are never written anew.
     """
     version, train = run.version, run.about.get("train")
-    script, decisions = f"{version}{PROGRAM}.js", f"{version}-decisions{PROGRAM}.js"
-    names = {script, f"{train}{PROGRAM}.png", f"{version}-errors{PROGRAM}.webp"}
+    script, decisions = f"{version}{mark()}.js", f"{version}-decisions{mark()}.js"
+    names = {script, f"{train}{mark()}.png", f"{version}-errors{mark()}.webp"}
     names = {name for name in names if (folder / name).exists()}
     if script not in names or (decides and not (folder / decisions).exists()):
         return set()

@@ -17,6 +17,7 @@ import synthetic_results
 from ladder.network import networks, weights
 from ladder.pages import intervals
 from ladder.pages.runs import answers, best, costs, discovery, page, single, successors
+from ladder.store import lineage
 from page_text import text_of
 
 
@@ -319,6 +320,15 @@ def test_a_command_makes_the_files_of_the_newest_runs_first(made, tmp_path):
     page.write(discovery.runs(results), results, {}, dict, most=1)
     (script,) = [path.stem for path in (results / "runs").glob("r???????????-????????????.js")]
     assert script.removesuffix(single.mark()) == made[1]["longer"]["report"].version
+
+
+def test_the_folders_are_listed_once_for_all_runs(made, tmp_path, monkeypatch):
+    results, listed = shutil.copytree(made[0], tmp_path / "results"), []
+    shutil.rmtree(results / "runs")
+    runs, below = discovery.runs(results), lineage._below
+    monkeypatch.setattr(lineage, "_below", lambda folder: listed.append(folder) or below(folder))
+    page.write(runs, results, {}, dict)
+    assert len(listed) == len({*listed}) > 1
 
 
 def test_a_damaged_artifact_takes_the_files_of_its_runs_alone(made, tmp_path, caplog):

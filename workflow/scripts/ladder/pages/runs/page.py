@@ -11,6 +11,7 @@ from ladder.arithmetic import multipliers
 from ladder.errors import UserError
 from ladder.pages import figures, output, templates
 from ladder.pages.runs import best, columns, costs, discovery, single
+from ladder.store import lineage
 
 LISTED = 50  # rows of a page of the table
 SHOWN = 5  # settings that have a column at first
@@ -289,12 +290,12 @@ def csv_text(runs):
     return output.csv_text([*columns.ABOUT, *_settings(runs), *numbers], lines)
 
 
-def _files(run, folder, decides):
+def _files(run, folder, decides, store):
     """The names of the files of a run, which are written; none, with a line that says so, where an
     artifact is damaged or of another release: the other runs have theirs.
     """
     try:
-        return single.write(run, folder, decides)
+        return single.write(run, folder, decides, store)
     except UserError as error:
         fault = str(error)
     except discovery.ODD as error:
@@ -307,7 +308,7 @@ def write(runs, results, defaults, entry, most=NEW):
     """Write the page, its numbers and the files of its runs into the folder `results`; most: of
     runs without files, the newest, that get some.
     """
-    folder = results / discovery.FOLDER
+    folder, store = results / discovery.FOLDER, lineage.Store(results)
     folder.mkdir(parents=True, exist_ok=True)
     pictures = {f"{name}{single.mark()}.png": name for name in _multipliers(runs)}
     for file, name in pictures.items():
@@ -316,7 +317,7 @@ def write(runs, results, defaults, entry, most=NEW):
     for number, run in enumerate(run for run in runs if run.about["state"] in COUNTED):
         names = single.files_of(run, folder, number < DECIDED)
         if not names and count < most:
-            names, count = _files(run, folder, number < DECIDED), count + 1
+            names, count = _files(run, folder, number < DECIDED, store), count + 1
             if count % 100 == 0:
                 progress.log.info("files of %d runs written", count)
         names_there |= names

@@ -45,12 +45,12 @@ def mark():
     return f"-{discovery.seal(__file__)[:12]}"
 
 
-def write(run, folder, decides):
+def write(run, folder, decides, store):
     """Write the files of a finished or trained run into `folder`; returns their names.
 
-    decides: whether its decisions are among them.
+    decides: whether its decisions are among them; store: the lineage.Store with its artifacts.
     """
-    inputs = _inputs(run)
+    inputs = _inputs(run, store)
     answers = run_answers.answers(run) if run.summary else None
     shared = answers is not None and run.summary.get("share", True)  # release 0.1.0 has no such key
     shown = shared and run.about["scored_on"] != "changed copies"
@@ -89,9 +89,8 @@ def files_of(run, folder, decides):
     return names | ({decisions} if decides else set())
 
 
-def _inputs(run):
+def _inputs(run, store):
     """Role -> artifact of those of the run that are still there."""
-    store = lineage.Store(run.results)
     versions = run.summary["versions"] if run.summary else store.parents(run.version)
     own = {} if run.summary else {"train": run.version}
     inputs = {}

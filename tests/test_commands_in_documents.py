@@ -25,7 +25,7 @@ PAGES = [
 PROGRAMS = "snakemake", "kernel-ladder"
 # Targets that are no stage and no page of one.
 TARGETS = {*KNOWN, "explain", "settings", "all_settings", "gc"}
-TARGETS |= {f"results/{page}.html" for page in ("history", "diff", "predictions")}
+TARGETS |= {"results/predictions.html"}
 # Part of a command -> what runs it, or why nothing does.
 ELSEWHERE = {
     r"^make ": "a target of the Makefile; the test below looks for it there",

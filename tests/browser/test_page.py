@@ -28,14 +28,14 @@ PRESS = """(async index => {
 def opened(chromium, tmp_path):
     """Opens a page with this main part."""
 
-    def open_page(main, width=800):
+    def open_page(main, width=800, scripts=("page.js",)):
         style = "".join(
             (templates.TEMPLATES / name).read_text() for name in ("style.css", "site.css")
         )
         page = tmp_path / "page.html"
         page.write_text(
             f"<!doctype html><meta charset=utf-8><title>t</title><style>{style}</style>"
-            f"<main>{main}</main>{templates.script('page.js')}"
+            f"<main>{main}</main>{''.join(map(str, map(templates.script, scripts)))}"
         )
         chromium.open(page, width)
 
@@ -98,3 +98,30 @@ def test_pictures_are_enlarged_by_a_press_and_by_keys(chromium, opened):
             "JSON.stringify([...document.querySelectorAll('dialog button')].map(one => one.textContent))"
         )
     ) == ["previous", "next", "close"]
+
+
+def test_a_picture_of_the_wall_is_chosen_and_found_by_its_name(chromium, opened):
+    data = {"names": ["a/x.png", "b/y.png"], "nearest": [[1], [0]], "clusters": [], "columns": 2}
+    box = f'<div class="alike"><script type="application/json">{json.dumps(data)}</script></div>'
+    opened(box, scripts=("page.js", "neighbours.js"))
+    shown = """[document.querySelector('.own b').textContent, document.querySelector('.near small').textContent,
+      document.querySelectorAll('.wall button').length]"""
+    assert chromium.value(shown) == ["a/x.png", "y.png", 2]
+    chromium.value("document.querySelector('.near button').click()")
+    assert chromium.value(shown) == ["b/y.png", "x.png", 2]
+    chromium.value("""(input => { input.value = "B/"; input.dispatchEvent(new Event("input")); })(
+      document.querySelector('.alike input'))""")
+    assert chromium.value(shown) == ["b/y.png", "x.png", 1]
+
+
+def test_a_slider_shows_one_frame_and_begins_at_the_last(chromium, opened):
+    opened(
+        '<ol class="frames" data-label="Filters"><li>epoch 1</li><li>the end</li></ol>',
+        scripts=("page.js", "frames.js"),
+    )
+    shown = """[...document.querySelectorAll('.frames li')].filter(one => !one.matches('.off')).map(one => one.textContent)"""
+    assert chromium.value(shown) == ["the end"]
+    slide = "document.querySelector('[type=range]')"
+    assert chromium.value(f"{slide}.ariaLabel") == "Filters"
+    chromium.value(f"{slide}.value = 0; {slide}.dispatchEvent(new Event('input'))")
+    assert chromium.value(shown) == ["epoch 1"]

@@ -16,7 +16,7 @@ import synthetic_results
 from browser import SMALL_TARGETS, EveryPage, check_width, on_paper
 from ladder.classifiers import decisions
 from ladder.network import networks, weights
-from ladder.pages import intervals, spread
+from ladder.pages import intervals, spread, templates
 from ladder.pages.runs import answers, discovery
 from ladder.pages.runs import page as runs_page
 from ladder.workflow import config, plans
@@ -31,7 +31,7 @@ SAID = """[...document.querySelectorAll('#panel p')].map(one => one.textContent)
   .find(text => /^One class|decisions/.test(text) && !/^Mean|Loading/.test(text)) ?? ''"""
 TEXTS = """[...document.querySelectorAll('#runs tbody tr')].map(row => [...row.cells].map(cell =>
   cell.textContent.replace('Copy command', '').replace(/\\s+/g, ' ').trim()))"""
-VERSIONS = "[...document.querySelectorAll('#runs tbody a')].map(link => link.title)"
+VERSIONS = "[...document.querySelectorAll('#runs tbody a[title]')].map(link => link.title)"
 MULTIPLIERS = ("exact", "acc16", "am32")
 
 
@@ -184,16 +184,15 @@ def test_what_explains_a_number_has_a_large_share_and_what_does_not_none(chromiu
 # The table.
 
 
-def test_the_page_without_its_script_has_the_rows_that_the_script_shows_first(chromium, page):
-    chromium.call("Emulation.setScriptExecutionDisabled", value=True)
-    try:
-        chromium.open(page)
-        assert not chromium.value("document.getElementById('controls').checkVisibility()")
-    finally:
-        chromium.call("Emulation.setScriptExecutionDisabled", value=False)
-    still = chromium.value(TEXTS)
-    shown = opened(chromium, page).value(TEXTS)
-    assert [row[:-1] for row in shown] == still and len(still) == 50
+def test_a_cell_has_what_the_program_writes_and_a_link_to_the_report(chromium, page, results):
+    run = discovery.runs(results)[0]
+    first = opened(chromium, page).value(TEXTS)[0]
+    shown = intervals.within(run.numbers["test_accuracy"], run.ends["test_accuracy"])
+    assert first[0] == run.version
+    assert first[1] == f"{shown['text']} {shown['interval_text']}".replace("\u202f", " ")
+    assert templates.duration(run.numbers["seconds"]).replace("\u202f", " ") in first
+    link = chromium.value("document.querySelector('#runs tbody a[title]').href")
+    assert link == (results / f"report/{run.version}/report.html").resolve().as_uri()
 
 
 @pytest.mark.parametrize(
@@ -249,7 +248,7 @@ def test_five_thousand_rows_are_sorted_in_a_fifth_of_a_second(chromium, results,
 
     def spent():
         metrics = chromium.call("Performance.getMetrics")["metrics"]
-        return next(one["value"] for one in metrics if one["name"] == "ScriptDuration")
+        return next(one["value"] for one in metrics if one["name"] == "TaskDuration")
 
     before = spent()
     for number in range(5):
@@ -403,6 +402,32 @@ def test_the_chart_has_the_intervals_and_says_what_its_number_depends_on(chromiu
     assert names[0] == "learning_rate" and "learning_rate" in chromium.value(
         "document.getElementById('importance').innerText"
     )
+
+
+def test_lines_go_through_means_with_their_intervals_and_a_point_chooses_its_runs(chromium, few):
+    state = "q=dataset=mnist&x=seed&y=test_accuracy&colour=multiplier&lines=1"
+    opened(chromium, few[0] / "runs.html", state)
+    shown = chromium.value(
+        "runsPage.scatter(runsPage.filtered()).series.map(one => [one.name, one.x, one.y, one.low, one.high])"
+    )
+    assert [name for name, *_ in shown] == sorted(MULTIPLIERS)
+    for name, seeds, *points in shown:
+        assert seeds == [1, 2, 3]
+        for seed, found in zip(seeds, zip(*points, strict=True), strict=True):
+            runs = [few[1][network, name, seed] for network in ("lenet_300_100", "lenet_5")]
+            scores = [run["report"].json("summary.json")["test_accuracy"] for run in runs]
+            own = spread.spread(scores, spread.SHARES)
+            assert np.allclose(found, [own.mean, *own.interval], atol=2e-6)
+    said = chromium.value("document.getElementById('varying').textContent")
+    assert said == "Means over runs that differ in network."
+    chosen = chromium.value("""(stage => {
+      for (const key of ["ArrowRight", "Enter"]) stage.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+      return runsPage.state.chosen;
+    })(document.querySelector("#drawn .stage"))""")
+    assert set(chosen) in [
+        {few[1][network, name, 1]["report"].version for network in ("lenet_300_100", "lenet_5")}
+        for name in MULTIPLIERS
+    ]
 
 
 # Chosen runs.

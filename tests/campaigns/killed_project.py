@@ -16,7 +16,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "workflow/scripts"))
 
 from ladder.workflow import copies, notices  # noqa: E402
-from ladder.workflow.stages import FORMER, RUNS  # noqa: E402
+from ladder.workflow.stages import RUNS  # noqa: E402
 
 COPIED = ("Snakefile", "config.yaml", "workflow", "profiles", "kernels", "presets", "envs")
 TINY = (
@@ -63,7 +63,7 @@ COPIES = {
     "network.html": "network",
 }
 SCORES = "results/test_scores.csv"
-OF_NO_STAGE = (SCORES, *(f"results/{page}" for page in (*RUNS, *FORMER)))
+OF_NO_STAGE = (SCORES, *(f"results/{page}" for page in RUNS))
 TOPS = ("results", "logs")
 # in a finished artifact, beside the files that its manifest names
 FINISHED = {".lock", ".complete.json", "manifest.json"}

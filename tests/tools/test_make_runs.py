@@ -12,6 +12,7 @@ import yaml
 import manifest_files
 import synthetic_results
 from ladder.pages import reproduce
+from ladder.pages.runs import single
 from ladder.sources import ROOT
 from ladder.workflow import chains, config, plans, runs
 from tools import make_runs
@@ -72,7 +73,7 @@ def test_runs_of_release_0_1_0_are_on_the_page_with_commands_of_keys_that_there_
     (report.folder / "summary.json").write_text(json.dumps(old))
     spec = report.manifest["spec"]
     listed = {"ablation": [{"overrides": {"features_flip": True}, "reason": ""}]}
-    params = spec["params"] | listed | {"knn_distance": "euclidean"}
+    params = spec["params"] | listed | {"knn_distance": "euclidean", "seeds": [2, 3]}
     manifest_files.rewrite(report.folder, spec=spec | {"params": params})
     (tmp_path / "config.json").write_text("{}")
     command = [sys.executable, SCRIPT, "--config-file", "config.json"]
@@ -80,9 +81,9 @@ def test_runs_of_release_0_1_0_are_on_the_page_with_commands_of_keys_that_there_
     assert (done.returncode, done.stderr) == (0, "")
     text = (tmp_path / "results/runs.html").read_text()
     data = json.loads(re.search('id="data">(.*?)</script>', text)[1])
-    assert data["unsaid"]["values"] == [["knn_distance"]]
+    assert data["unsaid"]["values"] == [["knn_distance", "seeds"]]
     assert data["entries"]["runs"]["values"] == [[[{"features_flip": True}]]]
-    assert (tmp_path / f"results/runs/{report.version}-errors.webp").exists()
+    assert (tmp_path / f"results/runs/{report.version}-errors{single.mark()}.webp").exists()
 
 
 def test_where_it_cannot_write_one_line_says_so(tmp_path):

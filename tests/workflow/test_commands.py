@@ -24,7 +24,7 @@ def command(text):
         ("-n train", {"train"}),
         ("train --config name=train report=1", {"train"}),
         ("--configfile results/best.yaml", set()),
-        ("results/compare.html --config compare=[] -j 4", {"results/compare.html"}),
+        ("runs --config compare=[] -j 4", {"runs"}),
         ("-R train_network train svm", set()),
         ("-f svm train", {"svm", "train"}),
         ("results/train/t0123456789a/manifest.json", set()),
@@ -108,8 +108,8 @@ def test_stages_are_told_when_the_command_began_and_where_jobs_run(begun):
 
 
 def test_only_pages_of_lists_keep_failed_runs(begun):
-    assert begun("results/compare.html results/search.html")[1]["keep_failed"] is True
-    for text in ("results/compare.html report", "report", "", "--configfile results/best.yaml"):
+    assert begun("runs results/best.yaml")[1]["keep_failed"] is True
+    for text in ("runs report", "report", "", "--configfile results/best.yaml"):
         assert "keep_failed" not in begun(text)[1], text
 
 

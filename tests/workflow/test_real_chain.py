@@ -587,7 +587,7 @@ def test_a_network_that_is_only_fitted_is_not_trained_and_is_listed_with_others(
         "runs=[{training: gradient}, {network: patch_net, training: patches, patch_net_filters: [[6,8,9,10]], "
         "patches_samples: [[1000]]}]"
     )
-    for target in (["results/compare.html", "--config", entries], ["runs"]):
+    for target in (["runs", "--config", entries], ["results/runs.html"]):
         process = subprocess.run(
             [sys.executable, "-m", "snakemake", target[0], *TINY, *target[2:]],
             cwd=project,

@@ -1,5 +1,6 @@
 """What release 0.1.0 had opens, or one line says what to do instead."""
 
+import pathlib
 import re
 import subprocess
 import sys
@@ -46,8 +47,20 @@ def test_a_key_of_the_release_opens_or_names_what_to_do_instead(key):
             config.load({key: KEYS[key]})
 
 
-@pytest.mark.parametrize("target, words", [("pull", "rsync -a"), ("bundle", "snakemake --report")])
-def test_a_target_of_snakemake_that_is_no_more_names_what_to_do_instead(target, words):
+@pytest.mark.parametrize(
+    "target, words",
+    [
+        ("pull", "rsync -a"),
+        ("bundle", "snakemake --report"),
+        ("results/compare.html", "snakemake runs"),
+    ],
+)
+def test_a_target_of_snakemake_that_is_no_more_names_what_to_do_instead(
+    target, words, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("results").mkdir()
+    pathlib.Path("results/compare.html").touch()  # of that release
     with pytest.raises(UserError, match=f"^{target} is no more: .*{words} .* \\(docs/"):
         commands.check_targets([target], ["gc"])
 

@@ -18,7 +18,7 @@ def test_a_stage_has_a_script_and_its_pages_have_names_of_their_own():
     assert len(pages) == len(set(pages)) and {pathlib.Path(page).parent.name for page in pages} == {
         "results"
     }
-    assert LISTED > {*COPIES["search"], "runs", "results/compare.html"}
+    assert LISTED > {*COPIES["search"], "runs", "results/runs.html"}
 
 
 def test_a_search_is_made_from_the_reports_of_the_runs_that_can_run():

@@ -191,7 +191,7 @@ def test_a_page_that_is_no_runs_report_is_named_and_no_other_runs_verdict(tmp_pa
     (tmp_path / "results").mkdir()
     for page in ("runs", "report"):
         (tmp_path / "results" / f"{page}.html").touch()
-    for target in ("runs", "results/runs.html", "results/index.html"):  # the last is now the first
+    for target in ("runs", "results/runs.html"):
         assert terminal.page_lines({target}) == [(tmp_path / "results/runs.html").as_uri()]
     assert terminal.page_lines({"data"}) == []
 

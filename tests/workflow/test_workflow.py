@@ -35,7 +35,7 @@ from ladder.rungs import catalog
 from ladder.sources import ROOT
 from ladder.store import shorter
 from ladder.workflow import settings
-from ladder.workflow.stages import COPIES, FORMER, RUNS, STAGES
+from ladder.workflow.stages import COPIES, RUNS, STAGES
 from permissions import unprivileged
 
 SCRIPT = """
@@ -1002,14 +1002,12 @@ TWO = ("--config", "runs=[{epochs: [3, 4]}]", "controls=[]")
 
 
 def test_runs_of_a_list_run_in_parallel_each_with_its_threads(project):
-    output = project.snakemake(
-        "results/compare.html", "--cores", "2", *TWO, "threads=1", MEET="train"
-    )
+    output = project.snakemake("runs", "--cores", "2", *TWO, "threads=1", MEET="train")
     assert project.status == 0, output
 
 
 def test_a_hint_tells_how_to_run_a_list_in_parallel(project):
-    compare = ("-n", "results/compare.html", *TWO)
+    compare = ("-n", "runs", *TWO)
     assert "threads=1 makes 4 at a time" in project.snakemake(*compare, "--cores", "4")
     assert "at a time" not in project.snakemake(*compare, "--cores", "1")
     assert "at a time" not in project.snakemake(*compare, "threads=1", "--cores", "4")
@@ -1291,7 +1289,7 @@ def test_a_network_of_a_persons_own_is_drawn_and_its_wrong_line_is_named(project
 
 def test_only_missing_runs_of_the_compare_list_are_made(project):
     compare = (
-        "results/compare.html",
+        "runs",
         "--config",
         "runs=[{epochs: [10, 3]}, {variant: gpu_basic}]",
         "svm_backend=sklearn",
@@ -1314,12 +1312,11 @@ def test_runs_of_the_list_are_made_once_and_kept_by_gc(project):
     listed = ("--config", "runs=[{seed: [1, 2]}]")
     project.snakemake("report", "--config", "seed=2")
     project.ran()
-    output = project.snakemake("results/multipliers.html", *listed)
+    output = project.snakemake("results/runs.html", *listed)
     # both runs exist, but for a report that has the list, and one without a map
     assert project.status == 0 and project.ran() == ["report", "report"], output
     project.snakemake("runs", *listed)
     assert project.ran() == []
-    assert "runs.html" in (project.folder / "results/multipliers.html").read_text()
     rows = json.loads((project.folder / "results/runs.json").read_text())["runs"]
     reached, versions = (
         project.snakemake("gc", *listed),
@@ -1342,12 +1339,12 @@ def test_a_wrong_entry_names_the_list_it_is_in(project):
     ],
 )
 def test_a_wrong_entry_of_the_compare_list_is_one_line(project, entry, words):
-    output = project.snakemake("results/compare.html", "--config", f"runs=[{entry}]")
+    output = project.snakemake("runs", "--config", f"runs=[{entry}]")
     assert project.status == 1 and words in output.splitlines()[-1]
 
 
 DIVERGING = (
-    "results/compare.html",
+    "runs",
     "--config",
     "runs=[{learning_rate: [666, 0.5]}, {batch_size: 32}]",
     "controls=[]",
@@ -1461,7 +1458,7 @@ def test_a_page_that_shows_what_is_no_longer_there_says_that(shown):
     assert not notice(page)
 
 
-SEARCH = ("results/search.html", "--config", "controls=[]")
+SEARCH = ("runs", "--config", "controls=[]")
 
 
 def test_a_search_makes_ordinary_runs_and_a_larger_budget_only_the_missing_ones(
@@ -1510,7 +1507,7 @@ def test_a_search_by_tpe_makes_one_run_after_another_and_then_its_page(project):
     )
     # the first is made as any listed run is
     assert [f"search: run {number} of 2" in output for number in (2, 3)] == [True, False]
-    assert draws(project) == 2 and (project.folder / "results/search.html").exists()
+    assert draws(project) == 2 and (project.folder / "results/best.yaml").exists()
     project.snakemake(*SEARCH, space(2))
     assert project.ran() == []
     output = project.snakemake(*SEARCH, space(3), "-R", "fit_svm")
@@ -1552,7 +1549,7 @@ def test_a_page_of_all_runs_has_those_of_the_same_command(project):
     )
     assert project.ran() == ["report"] and "results/runs.html: 2 runs" in output
     output = project.snakemake(
-        "--cores", "1", "results/index.html", "results/report.html", "--config", "name=third"
+        "--cores", "1", "results/runs.csv", "results/report.html", "--config", "name=third"
     )
     assert project.ran() == ["report"]
     assert output.index(": copied from results/report/") < output.index("results/runs.html: 3 runs")
@@ -1590,20 +1587,6 @@ def test_predictions_need_the_classifier_but_no_report_and_no_control(project):
         "svm",
         "predictions",
     }
-
-
-def test_two_versions_are_compared(project):
-    project.snakemake("report", "--config", "name=other")
-    versions = [path.name for path in (project.folder / "results/report").iterdir()]
-    output = project.snakemake("results/diff.html", "--config", f"diff=[{','.join(versions)}]")
-    assert project.status == 0, output
-    page = (project.folder / "results/diff.html").read_text()
-    assert all(f"chosen={version}" in page for version in versions)
-    output = project.snakemake("results/diff.html", "--config", "diff=[z0,z1]")
-    assert project.status != 0 and "no run begins with 'z0'" in output
-    assert (project.folder / "results/diff.html").read_text() == page, (
-        "a command that fails leaves the page as it was"
-    )
 
 
 def test_gc_removes_unreachable_artifacts_and_only_when_confirmed(project):
@@ -1725,7 +1708,7 @@ def test_every_page_whose_job_failed_is_made_by_the_plain_command(project):
     scripts = project.folder / "workflow/scripts/tools"
     pages = [
         *(page for pages in COPIES.values() for page in pages),
-        *(f"results/{name}" for name in (*RUNS, *FORMER, *WRITERS)),
+        *(f"results/{name}" for name in (*RUNS, *WRITERS)),
     ]
     for page in pages:
         (project.folder / page).write_text("<body>\nof another run")

@@ -40,7 +40,7 @@ rule runs:
         inputs(JOBS.listed),
         FIXED["search"] if SEARCHED.entries or SEARCHED.next else [],
     output:
-        [kept(local(f"results/{page}")) for page in (*stages.RUNS, *stages.FORMER)],
+        [kept(local(f"results/{page}")) for page in stages.RUNS],
     log:
         "logs/runs.log",
     localrule: True

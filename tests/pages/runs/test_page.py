@@ -16,7 +16,8 @@ import manifest_files
 import synthetic_results
 from ladder.network import networks, weights
 from ladder.pages import intervals
-from ladder.pages.runs import answers, best, discovery, page, single, successors
+from ladder.pages.runs import answers, best, costs, discovery, page, single, successors
+from ladder.store import lineage
 from page_text import text_of
 
 
@@ -58,7 +59,7 @@ def decoded(packed):
 
 def script_of(results, name):
     """The kind and the data of a script in results/runs/."""
-    text = (results / "runs" / name).read_text()
+    text = (results / "runs" / f"{name}{single.mark()}.js").read_text()
     kind, data = re.fullmatch(r'kernelLadder\("(\w+)",(.*)\);\n', text, re.S).groups()
     return kind, json.loads(data)
 
@@ -124,17 +125,6 @@ def test_what_two_runs_have_differently_comes_before_what_only_one_of_them_has()
 
 
 # The page and its numbers.
-
-
-def test_without_a_script_it_is_a_table_of_runs_with_links_to_their_reports(made):
-    results, runs = made
-    text = (results / "runs.html").read_text()
-    rows = re.findall(r'<tr><th scope="row">(.*?)</tr>', text, re.S)
-    links = [re.search(r'href="(report/.*?)"', row)[1] for row in rows]
-    order = ("longer", "lenet", "other", "first")
-    assert links == [f"report/{runs[name]['report'].version}/report.html" for name in order]
-    assert all((results / link).exists() for link in links)
-    assert "b &lt;i&gt;" in rows[2] and "98.1" in text_of(rows[0])
 
 
 def test_a_folder_without_runs_has_a_page_that_says_how_to_begin(tmp_path):
@@ -208,7 +198,7 @@ def test_five_thousand_runs_are_at_most_two_and_a_half_megabytes(made):
 def test_a_runs_script_has_its_answers_and_only_data(made):
     results, runs = made
     report, svm = runs["other"]["report"], runs["other"]["svm"]
-    kind, data = script_of(results, f"{report.version}.js")
+    kind, data = script_of(results, report.version)
     assert kind == "run" and data["run"] == report.version
     predictions = decoded(data["answers"]["predictions"])
     assert np.array_equal(predictions, svm.array("predictions.npy"))
@@ -219,16 +209,18 @@ def test_a_runs_script_has_its_answers_and_only_data(made):
     stages = {stage["role"]: stage for stage in data["stages"]}
     assert list(stages)[:3] == ["data", "normalized", "initial weights"]
     assert stages["train"]["settings"]["learning_rate"] == 0.01
-    assert "</" not in (results / "runs" / f"{report.version}.js").read_text()
+    name = f"{report.version}{single.mark()}.js"
+    assert "</" not in (results / "runs" / name).read_text()
 
 
 def test_pictures_of_the_errors_are_in_the_order_of_their_rows(made):
     results, runs = made
-    _, data = script_of(results, f"{runs['lenet']['report'].version}.js")
+    _, data = script_of(results, runs["lenet"]["report"].version)
     found, errors = data["answers"], data["answers"]["errors"]
     wrong = np.flatnonzero(decoded(found["labels"]) != decoded(found["predictions"]))
     assert errors["rows"] == wrong.tolist() and 0 < len(wrong) < single.ERRORS
-    sheet = Image.open(results / "runs" / f"{runs['lenet']['report'].version}-errors.webp")
+    name = f"{runs['lenet']['report'].version}-errors{single.mark()}.webp"
+    sheet = Image.open(results / "runs" / name)
     assert sheet.size[0] == errors["columns"] * errors["width"]
     images = runs["lenet"]["data"].array("test_images.npy")
     place = len(wrong) - 1
@@ -244,7 +236,7 @@ def test_pictures_of_the_errors_are_in_the_order_of_their_rows(made):
 
 def test_decisions_are_those_of_the_classifier(made):
     results, runs = made
-    kind, data = script_of(results, f"{runs['first']['report'].version}-decisions.js")
+    kind, data = script_of(results, f"{runs['first']['report'].version}-decisions")
     assert (kind, data["kind"], data["classes"]) == ("decisions", "svm", list(range(10)))
     assert np.array_equal(decoded(data["values"]), runs["first"]["svm"].array("decisions.npy"))
 
@@ -263,7 +255,7 @@ def test_a_sketch_gives_the_distance_of_large_tensors_and_small_ones_as_they_are
 
 def test_weights_of_a_run_are_those_of_its_training(made):
     results, runs = made
-    _, data = script_of(results, f"{runs['lenet']['report'].version}.js")
+    _, data = script_of(results, runs["lenet"]["report"].version)
     train = runs["lenet"]["train"]
     network = networks.from_params(train.manifest["spec"]["params"])
     tensors = weights.of_artifact(train, network)
@@ -291,12 +283,52 @@ def test_files_of_runs_are_made_once_and_go_with_them(made, tmp_path):
     }
 
 
+def test_files_that_another_release_or_user_has_made_are_made_anew(made, tmp_path, monkeypatch):
+    results = shutil.copytree(made[0], tmp_path / "results")
+    before = {path.name.partition("-")[0] for path in (results / "runs").glob("r*.js")}
+    monkeypatch.setattr(single, "mark", lambda: "-5eec0de5")
+    page.write(discovery.runs(results), results, {}, dict)
+    after = [path.name.partition("-") for path in (results / "runs").glob("r*.js")]
+    assert {version for version, _, _ in after} == before
+    assert all(end in ("5eec0de5.js", "decisions-5eec0de5.js") for _, _, end in after)
+    assert data_of(results)["mark"] == "-5eec0de5"
+
+
+def test_an_inexact_multiplier_has_a_picture_of_its_errors(tmp_path):
+    add = synthetic_results.add
+    add(tmp_path, dataset="mnist", network="lenet_5", epochs=1, multiplier="mit32")
+    runs = discovery.runs(tmp_path)
+    page.write(runs, tmp_path, {}, dict, most=0)
+    assert data_of(tmp_path)["multipliers"] == []  # trained with it alone
+    tested, odd = (
+        dataclasses.replace(runs[0], settings=runs[0].settings | {"test_multiplier": name})
+        for name in ("mit32", ["../mine"])
+    )
+    page.write([tested, odd], tmp_path, {}, dict, most=0)
+    assert data_of(tmp_path)["multipliers"] == ["mit32"]
+    (path,) = (tmp_path / "runs").glob("*.png")
+    pixels = np.asarray(Image.open(path))
+    # Mitchell's products are too small by a ninth at most, at x = y = 1/2, and exact at x = 0
+    assert (
+        tuple(pixels[62, 62, :3]) == costs.BLUE and pixels[62, 62, 3] > 250 > 10 > pixels[0, 60, 3]
+    )
+
+
 def test_a_command_makes_the_files_of_the_newest_runs_first(made, tmp_path):
     results = shutil.copytree(made[0], tmp_path / "results")
     shutil.rmtree(results / "runs")
     page.write(discovery.runs(results), results, {}, dict, most=1)
-    (script,) = [path.stem for path in (results / "runs").glob("r???????????.js")]
-    assert script == made[1]["longer"]["report"].version
+    (script,) = [path.stem for path in (results / "runs").glob("r???????????-????????????.js")]
+    assert script.removesuffix(single.mark()) == made[1]["longer"]["report"].version
+
+
+def test_the_folders_are_listed_once_for_all_runs(made, tmp_path, monkeypatch):
+    results, listed = shutil.copytree(made[0], tmp_path / "results"), []
+    shutil.rmtree(results / "runs")
+    runs, below = discovery.runs(results), lineage._below
+    monkeypatch.setattr(lineage, "_below", lambda folder: listed.append(folder) or below(folder))
+    page.write(runs, results, {}, dict)
+    assert len(listed) == len({*listed}) > 1
 
 
 def test_a_damaged_artifact_takes_the_files_of_its_runs_alone(made, tmp_path, caplog):
@@ -305,7 +337,7 @@ def test_a_damaged_artifact_takes_the_files_of_its_runs_alone(made, tmp_path, ca
     (results / "data" / made[1]["lenet"]["data"].version / "test_images.npy").write_bytes(b"")
     with caplog.at_level("INFO", "ladder"):
         page.write(discovery.runs(results), results, {}, dict)
-    there = {path.stem for path in (results / "runs").glob("r*.js")}
+    there = {path.stem.partition("-")[0] for path in (results / "runs").glob("r*.js")}
     own, other = (made[1][name]["report"].version for name in ("lenet", "first"))
     assert other in there and own not in there
     assert f"{own} has no file" in caplog.text and "test_images.npy is damaged" in caplog.text
@@ -317,13 +349,14 @@ def test_pictures_that_may_not_be_shared_have_no_file(tmp_path):
     (report.folder / "summary.json").write_text(json.dumps(summary))
     manifest_files.rewrite(report.folder)
     page.write(discovery.runs(tmp_path), tmp_path, {}, dict)
-    assert (tmp_path / f"runs/{report.version}.js").exists()
+    assert (tmp_path / f"runs/{report.version}{single.mark()}.js").exists()
     assert not [*(tmp_path / "runs").glob("*.webp")]
 
 
-def test_former_pages_lead_to_the_part_of_this_one_that_shows_what_they_showed(tmp_path):
-    successors.write(tmp_path, ["r1", "r2"])
-    pages = {path.stem: path.read_text() for path in tmp_path.glob("*.html")}
-    assert pages.keys() == {"index", "compare", "history", "diff", "multipliers", "search"}
-    assert 'url=runs.html#chosen=r1&amp;chosen=r2"' in pages["diff"]
-    assert all('href="runs.html' in text for text in pages.values())
+def test_pages_that_an_earlier_release_left_lead_here_and_no_others_are_made(tmp_path):
+    left, own = tmp_path / "search.html", tmp_path / "index.html"
+    left.write_text("<title>Search · Kernel Ladder</title>")
+    own.write_text("mine")
+    successors.write(tmp_path)
+    assert {*tmp_path.iterdir()} == {left, own} and own.read_text() == "mine"
+    assert 'url=runs.html#q=tag:search&amp;x=trial"' in left.read_text()

@@ -26,14 +26,14 @@ def main():
     arguments = parse()
     progress.start_logging()
     plan = plans.load(json.loads(arguments.config_file.read_text("utf-8")))
-    settings = plan.run.settings
     rows = listed.rows(plan.listed)
-    runs = [*map(as_keys, discovery.runs(arguments.results, rows, settings.multiplier_costs))]
-    chosen = [discovery.named(runs, version) for version in settings.diff]
+    runs = [
+        *map(as_keys, discovery.runs(arguments.results, rows, plan.run.settings.multiplier_costs))
+    ]
     try:
         most = len(runs) if arguments.say else page.NEW
         page.write(runs, arguments.results, defaults(), entry, most)
-        successors.write(arguments.results, chosen)
+        successors.write(arguments.results)
     except OSError as error:
         raise UserError(f"cannot write {error.filename}: {error.strerror}") from error
     if arguments.say:

@@ -11,14 +11,19 @@ SMALL = 32  # largest side of a picture on a sheet
 GAINS = (1, 2, 4, 8)  # possible amplifications of differences between pictures
 
 
-def png_uri(pixels):
-    """A `data:` URI of a PNG; pixels uint8 (H, W, 3), grey (H, W, 1) or, with an alpha channel, (H,
-    W, 4).
+def png(pixels):
+    """The bytes of a PNG; pixels uint8 (H, W, 3), grey (H, W, 1) or, with an alpha channel, (H, W,
+    4).
     """
     file = io.BytesIO()
     pixels = pixels[..., 0] if pixels.shape[2] == 1 else pixels
     Image.fromarray(np.ascontiguousarray(pixels)).save(file, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    return file.getvalue()
+
+
+def png_uri(pixels):
+    """As `png`, a `data:` URI."""
+    return f"data:image/png;base64,{base64.b64encode(png(pixels)).decode()}"
 
 
 def sheet(images):

@@ -170,9 +170,9 @@ def check_targets(unknown: list[str], rules: list[str]) -> None:
     names.
     """
     for target in unknown:
+        if gone := removed.instead(target):
+            raise UserError(gone)
         if not os.path.exists(target):
-            if gone := removed.instead(target):
-                raise UserError(gone)
             pages = [page for pages in COPIES.values() for page in pages]
             others = (
                 f", and no folder of this name; there are {', '.join(sorted({*TARGETS, *COPIES, 'runs'}))}, and the pages "

@@ -19,6 +19,7 @@ _GRADIENTS = (
     "tests/support/test_gradient_check.py compares gradients with finite differences (docs/math.md)"
 )
 
+_RUNS = "results/runs.html shows it: snakemake runs makes it (docs/pages.md#runs)"
 _ROWS = "(docs/configuration.md#runs)"
 # Keys, some of which are targets too.
 KEYS = {
@@ -50,6 +51,14 @@ INSTEAD = {
     "compare.tex": _FIGURES,
     "watch": _WATCH,
     "watch.py": _WATCH,
+    **dict.fromkeys(
+        [
+            f"{name}.html"
+            for name in ("index", "compare", "history", "diff", "multipliers", "search")
+        ],
+        _RUNS,
+    ),
+    "diff": "choose the two runs on results/runs.html, whose address keeps them (docs/pages.md#runs)",
     "compare_weights.py": "run workflow/scripts/tools/compare_weights.py",
     "check_multiplier.py": "run workflow/scripts/tools/check_multiplier.py",
     "to_mlflow.py": "ten lines log summary.json to MLflow (docs/use.md)",

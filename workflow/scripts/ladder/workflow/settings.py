@@ -798,8 +798,6 @@ class Commands(Section):
     search: Search = {}
     """A hyperparameter search, whose trials are runs with a tag beside those of `runs`: `snakemake
     runs`."""
-    diff: Several[Version] = []
-    """Two runs that `snakemake results/diff.html` chooses on the page of runs."""
     keep: Several[Version] = []
     """Versions that `snakemake gc` does not remove, beside those of this configuration, its lists
     and presets/: as `t0123456789a` or `train/t0123456789a`, with `*` for any characters. One that

@@ -122,10 +122,7 @@ STAGES = {**chains.STAGES, **{stage.name: stage for stage in PAGES}}
 # The names in results/ by stage. They stay until they are requested again; `variant: auto` reads
 # results/parity.json.
 COPIES = {stage.name: stage.copies for stage in STAGES.values() if stage.pages}
-# The page of all runs, and pages of earlier releases that it has taken the place of.
+# The page of all runs.
 RUNS = ("runs.html", "runs.csv", "runs.json")
-FORMER = tuple(
-    f"{page}.html" for page in ("index", "compare", "history", "diff", "multipliers", "search")
-)
 # targets of lists of runs: a run that fails there stops no other
-LISTED = {"runs", *COPIES["search"], *(f"results/{page}" for page in (*RUNS, *FORMER))}
+LISTED = {"runs", *COPIES["search"], *(f"results/{page}" for page in RUNS)}

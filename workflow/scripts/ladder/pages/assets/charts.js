@@ -16,7 +16,7 @@
 //                     to "step-5" (pale to strong); key: what the series is in a legend; label: short, at the end of a line
 //            low, high  the ends of an interval, along x where y has rows, else along y
 //            id       what brush, pick and data-run of a page name a point by; text: its tip; size: of its mark; picture: on the sheet
-//            look     of a mark: "", "ring", "best", "failed" or "tick"; floor: points that do not stretch the axis
+//            look     of a mark: "", "ring" or "tick"; floor: points that do not stretch the axis
 //   by       names of the horizontal axes of lines; series.by has for each a factor of x, or a list
 //   names    [{name, x, y}] written into the plot, apart from each other
 //   square   a map: as high as wide, without axes
@@ -37,15 +37,11 @@ const charts = (() => {
     7: "M-.42 -1.3H.42V-.42H1.3V.42H.42V1.3H-.42V.42H-1.3V-.42H-.42Z",
     8: "M-.6 -1.2L0 -.6L.6 -1.2L1.2 -.6L.6 0L1.2 .6L.6 1.2L0 .6L-.6 1.2L-1.2 .6L-.6 0L-1.2 -.6Z",
     9: "M0 -1.5L.4 -.4L1.5 0L.4 .4L0 1.5L-.4 .4L-1.5 0L-.4 -.4Z", 10: "M1.2 0L-.8 1.1V-1.1Z",
-    tick: "M-.3 -2.2H.3V2.2H-.3Z", below: "M-1.2 0L.8 1.1V-1.1Z", failed: "M-1 -1L1 1M1 -1L-1 1",
+    tick: "M-.3 -2.2H.3V2.2H-.3Z", below: "M-1.2 0L.8 1.1V-1.1Z",
   };
   const outline = (colour, look) => MARKS[look] ?? MARKS[colour] ?? MARKS[1];
 
-  const element = (name, properties, ...children) => {
-    const made = Object.assign(document.createElement(name), properties);
-    made.append(...children);
-    return made;
-  };
+  const {element} = dom;
   const pen = document.createElement("canvas").getContext("2d");
   let font;   // asked for once
   const widthOf = text => {
@@ -265,9 +261,8 @@ const charts = (() => {
     controls() {
       const {data} = this, other = this.kinds.y[1] ?? this.kinds.x[1];
       const button = (words, label, act) => {
-        const one = element("button", {type: "button", title: label}, words);
+        const one = dom.button(words, () => act(one), {title: label});
         if (!/[a-z]/.test(words)) one.ariaLabel = label;   // a word is its own name, which speech can say
-        one.addEventListener("click", () => act(one));
         return one;
       };
       const made = [];
@@ -352,7 +347,8 @@ const charts = (() => {
       const {data, left, right, bottom} = this;
       const free = Math.max(2, Math.floor((right - left) / (widthOf("00-00 00:00") + 12)));   // moments are as long as that
       const many = Math.min(narrow ? 4 : 7, this.kind.x === "time" ? free : 7);
-      const ticks = ticksOf(data.x, this.x, many, this.lines && this.kind.x === "linear" && this.x.high > 4);
+      const ticks = ticksOf(data.x, this.x, many,
+        this.lines && this.kind.x === "linear" && (this.x.high > 4 || this.points.every(point => Number.isInteger(point.x))));
       const room = (right - left) / Math.max(1, ticks.length) - 8;
       for (const [value, words] of ticks) {
         const at = this.x.at(value);
@@ -413,7 +409,7 @@ const charts = (() => {
         const entry = svg("g", {class: `entry stroke-${one.colour}`, transform: `translate(${round(x)} ${y})`, tabindex: 0, role: "button",
           "data-key": one.key ?? one.name}, svg("rect", {class: "hit", width: round(wide - 6), height: high, rx: 3}));
         if (drawn) entry.append(svg("path", {class: `curve stroke-${one.colour}`, d: `M0 ${high / 2}H24`}));
-        if (!drawn) entry.append(svg("path", {class: "mark", d: outline(one.colour, one.look?.[0] === "tick" ? "tick" : ""), transform: `translate(7 ${high / 2})scale(5)`}));
+        if (!drawn) entry.append(svg("path", {class: "mark", d: outline(one.colour, one.look?.[0]), transform: `translate(7 ${high / 2})scale(5)`}));
         if (seen) entry.append(this.thumb(one.thumb, start, 3));
         entry.append(svg("text", {x: start + (seen ? thumb + 6 : 0), y: high / 2 + 5, class: "name"}, ...cut(one.name, width - start - 40)));
         group.append(entry);
@@ -440,18 +436,16 @@ const charts = (() => {
         if (smooth) curve(averaged(places, this.smooth));
         if (places.length > 40 || colour === "rest" || colour === "level") return;
       }
-      const size = (data.square ? Math.min(4.2, Math.max(2.8, 90 / Math.sqrt(this.points.length))) : data.y.rows ? 5 : 4) * (series.mark === "line" ? .8 : 1);
+      const size = (data.y.rows ? 5 : Math.min(4.2, Math.max(data.square ? 2.8 : 2, 90 / Math.sqrt(this.points.length)))) * (series.mark === "line" ? .8 : 1);
       series.points.forEach((point, at) => {
         const [x, y] = places[at], {look} = point, to = key => point[key]?.length ? point[key].map(value => this[key[0]].at(value)) : null;
         const below = data.y.rows && x < this.left;
-        const names = `${look === "ring" ? "ring" : look === "failed" ? "cross" : "mark"}`;
         const [across, up] = [to("xs"), to("ys")];
         if (across && !below) group.append(svg("path", {class: "interval", d: `M${Math.max(across[0], this.left)} ${y}H${across[1]}`}));
         if (up) group.append(svg("path", {class: "interval", "data-run": point.id, d: `M${x} ${up[0]}V${up[1]}`}));
         const wide = size * (series.size?.[point.index] ?? 1);
-        group.append(svg("path", {class: names, "data-run": point.id, d: outline(colour, below ? "below" : look === "tick" || look === "failed" ? look : ""),
+        group.append(svg("path", {class: look === "ring" ? "ring" : "mark", "data-run": point.id, d: outline(colour, below ? "below" : look),
           transform: `translate(${below ? round(this.left) : x} ${y})scale(${round(wide)})`}));
-        if (look === "best") group.append(svg("circle", {class: "around", cx: x, cy: y, r: 9}));
       });
     }
 
@@ -722,5 +716,5 @@ const charts = (() => {
     for (const start of ["pointerover", "focusin"]) group.addEventListener(start, event => point(event.target.closest("[data-run]")?.dataset.run));
     for (const end of ["pointerleave", "focusout"]) group.addEventListener(end, () => point());
   }
-  return {Chart, colouring, all, element, outline};
+  return {Chart, colouring, all};
 })();

@@ -1,7 +1,7 @@
 // The chosen runs: the commands that make them, their curves, what sets their answers apart, their mean as one classifier, and of
 // two all that differs. What this needs of a run is in a script of its own beside the page, which is loaded when the run is chosen.
 if (runsPage) (() => {
-  const {data, place, element, button, columns, runs, state, change, version, FORMS, noteOf, points, percent, general} = runsPage;
+  const {element, button, copyButton} = dom, {data, place, columns, runs, state, change, version, FORMS, noteOf, points, percent, general} = runsPage;
 
   // Files of runs: each calls kernelLadder.
   const loaded = new Map(), waiting = new Map();
@@ -11,7 +11,7 @@ if (runsPage) (() => {
     if (loaded.has(key)) return Promise.resolve(loaded.get(key));
     if (!waiting.has(key)) {
       waiting.set(key, new Promise(resolve => {
-        const file = `runs/${name}${kind === "run" ? "" : `-${kind}`}.js`;
+        const file = `runs/${name}${kind === "run" ? "" : `-${kind}`}${data.mark}.js`;
         document.head.append(element("script", {src: file, onload: () => resolve(loaded.get(key) ?? null), onerror: () => resolve(null)}));
       }));
     }
@@ -39,6 +39,7 @@ if (runsPage) (() => {
   }
   const part = (title, ...children) => element("div", {className: "part"}, element("h3", {}, title), ...children);
   const folded = (title, ...children) => element("details", {}, element("summary", {}, title), ...children);
+  const bar = share => element("div", {className: "bar", style: `width: ${100 * share}%`});
   const small = text => element("small", {}, text);
   const note = text => element("p", {className: "small"}, text);
 
@@ -182,14 +183,9 @@ if (runsPage) (() => {
     if (!found?.length) return part("Weights", note(found ? "The two networks have different layers." : "The weights of one are not there."));
     const text = ({distance, sketched}) => distance === 0 ? "same" : !Number.isFinite(distance) ? "–" : `${sketched ? "≈ " : ""}${percent(distance)}`;
     const most = Math.max(...found.map(one => one.distance).filter(Number.isFinite));
-    const bar = ({distance}) => {
-      const own = element("div", {className: "bar"});
-      own.style.width = `${most && Number.isFinite(distance) ? 100 * distance / most : 0}%`;
-      return own;
-    };
     if (!most) return part("Weights", note("All weights are the same."));
     return part("Weights", folded(`The distance of B’s weights from A’s, of each of ${found.length} tensors`, tableOf("Weights", ["tensor", "values", "distance", ""],
-      found.map(one => [one.name, one.count.toLocaleString("en"), text(one), bar(one)]), [1, 2]), note(`|B − A| / |A|; ≈ of a tensor of more values than its sketch, within about 4 %. Exactly, with the largest difference:`), commandLine(command)));
+      found.map(one => [one.name, one.count.toLocaleString("en"), text(one), bar(Number.isFinite(one.distance) ? one.distance / most : 0)]), [1, 2]), note(`|B − A| / |A|; ≈ of a tensor of more values than its sketch, within about 4 %. Exactly, with the largest difference:`), commandLine(command)));
   }
 
   // Pictures that only one of the two gets right are among the errors of the other.
@@ -205,14 +201,14 @@ if (runsPage) (() => {
       return [element("h4", {}, `Only ${"AB"[at]} is right`), element("p", {className: "sprites"}, ...rows.slice(0, MOST).map(({row, place}) => {
         const picture = element("i", {role: "img", title: `image ${row}: ${own.classes[labels[row]]}, ${"AB"[1 - at]} says ${own.classes[other.named[row]]}`});
         picture.ariaLabel = picture.title;
-        picture.style.cssText = `--width:${sheet.width};--height:${sheet.height};--columns:${sheet.columns};--x:${place % sheet.columns};--y:${Math.floor(place / sheet.columns)};background-image:url(runs/${names[1 - at]}-errors.webp)`;
+        picture.style.cssText = `--width:${sheet.width};--height:${sheet.height};--columns:${sheet.columns};--x:${place % sheet.columns};--y:${Math.floor(place / sheet.columns)};background-image:url(runs/${names[1 - at]}-errors${data.mark}.webp)`;
         return picture;
       }))];
     });
     return shown.length ? [part("Pictures that only one gets right", ...shown)] : [];
   }
 
-  const commandLine = text => element("p", {className: "line"}, element("code", {className: "command"}, text), " ", runsPage.copyButton("Copy", () => text));
+  const commandLine = text => element("p", {className: "line"}, element("code", {className: "command"}, text), " ", copyButton("Copy", () => text));
   function commands(names) {
     const some = names.map(runOf), left = [...new Set(some.flatMap(runsPage.unsaid))].join(", ");
     const made = some.filter(run => columns.get("state").text(run) === "finished");
@@ -242,5 +238,5 @@ if (runsPage) (() => {
       ...(there.length === 2 ? two(there, files) : []));
   }
   runsPage.afterwards.push(panel);
-  Object.assign(runsPage, {load, array, tableOf, part, note, counted, distances, stagesOf, ensembleText});
+  Object.assign(runsPage, {load, array, tableOf, part, note, bar, counted, distances, stagesOf, ensembleText});
 })();

@@ -1,16 +1,30 @@
 // What every page has: headings are links to their places, commands and texts to keep have a button that copies them, and pictures can
 // be enlarged.
-(() => {
-  const element = (name, properties, ...children) => {
-    const made = Object.assign(document.createElement(name), properties);
+const dom = (() => {
+  function element(name, properties = {}, ...children) {
+    const {dataset = {}, ...plain} = properties;
+    const made = Object.assign(document.createElement(name), plain);
+    Object.assign(made.dataset, dataset);
     made.append(...children);
     return made;
-  };
-  const button = (text, act) => {
-    const one = element("button", {type: "button"}, text);
-    one.addEventListener("click", () => act(one));
-    return one;
-  };
+  }
+  const button = (text, act, properties = {}) => element("button", {type: "button", onclick: act, ...properties}, text);
+  // Copies a text, without the clipboard of secure pages too; the button says so for a while.
+  function copyButton(text, textOf, properties = {}) {
+    const own = button(text, async () => {
+      const words = textOf(), kept = await navigator.clipboard?.writeText(words).then(() => true, () => false);
+      if (!kept) {
+        const area = document.body.appendChild(element("textarea", {value: words}));
+        area.select();
+        document.execCommand("copy");
+        area.remove();
+        own.focus();
+      }
+      own.textContent = "copied";
+      setTimeout(() => { own.textContent = text; }, 2000);
+    }, properties);
+    return own;
+  }
 
   for (const head of document.querySelectorAll("main :is(h2, h3):not(:has(a), .hidden)")) {
     const name = head.textContent.trim().toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "");
@@ -26,13 +40,7 @@
     const text = (one.value ?? one.textContent).trim(), whole = one.matches("pre, textarea, .command");
     if (one.closest("pre, summary, a, button, label, [hidden]") && !one.matches("pre") || !whole && !COMMAND.test(text)) continue;
     const words = one.matches(".command") ? text.replace(/\s+/g, " ") : text;
-    const copy = button("copy", async () => {
-      await navigator.clipboard?.writeText(words).catch(() => {});
-      copy.textContent = "copied";
-      setTimeout(() => { copy.textContent = "copy"; }, 2000);
-    });
-    copy.className = "copies";
-    copy.ariaLabel = `copy ${one.ariaLabel ?? words.slice(0, 60)}`;
+    const copy = copyButton("copy", () => words, {className: "copies", ariaLabel: `copy ${one.ariaLabel ?? words.slice(0, 60)}`});
     const name = one.dataset.file, file = name && element("a", {className: "copies", download: name}, `keep as ${name}`);
     if (file) file.href = URL.createObjectURL(new Blob([`${text}\n`], {type: "text/plain"}));
     one.after(" ", copy, ...file ? [" ", file] : []);
@@ -68,4 +76,5 @@
     own.forEach((one, number) => one.addEventListener("click", () => open(own, number)));
     box.after(element("div", {className: "controls saves"}, button(own.length > 1 ? "enlarge the pictures" : "enlarge", () => open(own, 0))));
   }
+  return {element, button, copyButton};
 })();

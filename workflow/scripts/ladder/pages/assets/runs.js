@@ -13,14 +13,7 @@ const runsPage = (() => {
   if (!source) return null;
   const data = JSON.parse(source.textContent);
   const place = id => document.getElementById(id);
-  function element(name, properties = {}, ...children) {
-    const {dataset = {}, ...plain} = properties;
-    const node = Object.assign(document.createElement(name), plain);
-    Object.assign(node.dataset, dataset);
-    node.append(...children);
-    return node;
-  }
-  const button = (text, act, properties = {}) => element("button", {type: "button", onclick: act, ...properties}, text);
+  const {element, button, copyButton} = dom;
 
   // Columns: key -> {key, kind: about, setting or number; title, form, text, better, value and text of a run, ends of its interval}.
   const decoded = coded => Array.isArray(coded) ? run => coded[run]
@@ -84,7 +77,7 @@ const runsPage = (() => {
   const columns = new Map(data.columns.map(column => [column.key, columnOf(column)]));
   const runs = Array.from({length: data.count}, (_, run) => run);
   const version = columns.get("run").raw;
-  const state = {q: "", sort: "", columns: data.shown, group: [], rows: "", across: "", value: "", x: "", y: "", colour: "",
+  const state = {q: "", sort: "", columns: data.shown, group: [], rows: "", across: "", value: "", x: "", y: "", colour: "", lines: "",
     chosen: [], reference: "", against: ""};
   const START = structuredClone(state);
 
@@ -126,7 +119,7 @@ const runsPage = (() => {
   let words;
   function wordsOf(run) {
     words ??= runs.map(one => [...columns.values()].filter(column => column.kind !== "number")
-      .map(column => `${column.key}=${column.text(one)}`).join(" ").toLowerCase());
+      .map(column => column.text(one)).join(" ").toLowerCase());
     return words[run];
   }
   function test(word) {
@@ -181,12 +174,10 @@ const runsPage = (() => {
   function groups(some) {
     return [...statistics.grouped(some, keyOf(state.group))].map(([key, own]) => ({key, runs: own}));
   }
-  // Runs of two groups are pairs if they have the same values of every setting that differs within a group, such as the seed.
-  function pairing(some) {
-    const within = [...columns.values()].filter(column => column.kind === "setting" && column.differs && !state.group.includes(column.key)
-      && some.some(group => new Set(group.runs.map(column.text)).size > 1));
-    return keyOf(within.map(column => column.key));
-  }
+  // The settings that differ within a group, such as the seed; runs of two groups are pairs if they agree in these.
+  const varying = groups => [...columns.values()].filter(column => column.kind === "setting" && column.differs
+    && groups.some(some => new Set(some.map(column.text)).size > 1));
+  const pairing = all => keyOf(varying(all.map(group => group.runs)).map(column => column.key));
   const nearChance = some => some.every(run => {
     const [chance, reached] = ["chance", "test_accuracy"].map(key => columns.get(key)?.value(run) ?? null);
     return chance !== null && reached !== null && reached - chance < 0.1 * (1 - chance);
@@ -277,13 +268,10 @@ const runsPage = (() => {
     const line = element("tr", {}, first, ...rest);
     if (!grouped && !isPivot()) {
       const run = row.runs[0], made = columns.get("state").text(run) === "finished";
-      line.append(element("td", {className: "copying"}, ...(made ? [copyButton("Copy command", () => command(run), "link")] : [])));
+      line.append(element("td", {className: "copying"}, ...(made ? [copyButton("Copy command", () => command(run), {className: "link"})] : [])));
     }
     if (grouped) line.append(element("td", {}, button(state.against === row.key ? "is it" : "compare with this", () => change({against: state.against === row.key ? "" : row.key}), {className: "link"})));
-    if (!grouped && !isPivot()) {
-      line.dataset.run = row.runs[0];
-      line.classList.toggle("chosen", state.chosen.includes(version(row.runs[0])));
-    }
+    line.classList.toggle("chosen", !grouped && !isPivot() && state.chosen.includes(version(row.runs[0])));
     return line;
   }
   function cellOf(cell, head, row, at, [low, high]) {
@@ -307,17 +295,22 @@ const runsPage = (() => {
     const title = name || version(run) || "not made";
     const address = status === "finished" ? `report/${version(run)}/report.html` : status === "running" ? `../logs/train/${version(run)}.html` : "";
     const tick = element("input", {type: "checkbox", className: "pick", checked: state.chosen.includes(version(run)), disabled: !done,
-      ariaLabel: `Choose ${title}`, onchange: event => choose(run, event.target.checked)});
-    own.append(element("label", {className: "tick"}, tick), " ",
-      address ? element("a", {href: address, title: version(run)}, title) : element("span", {title: version(run)}, title));
+      ariaLabel: `Choose ${title}`, onchange: event => choose([run], event.target.checked)});
+    const picture = (file, what) => element("a", {className: "picture-of", href: `runs/${file}`}, element("img", {loading: "lazy", alt: what, title: what, src: `runs/${file}`,
+      onerror: event => event.target.parentNode.remove()}));
+    own.append(element("label", {className: "tick"}, tick));
+    if (done && train) own.append(picture(`${train}${data.mark}.png`, "The strongest filters of the first layer"));
+    const multiplier = columns.get("test_multiplier")?.text(run);
+    if (data.multipliers.includes(multiplier)) own.append(picture(`${multiplier}${data.mark}.png`,
+      `Errors of ${multiplier}: rows are the first operand from 1 to 2, columns the second; orange is too large, blue too small`));
+    own.append(" ", address ? element("a", {href: address, title: version(run)}, title) : element("span", {title: version(run)}, title));
     for (const tag of columns.get("tags").raw(run)) own.append(" ", element("span", {className: "tag"}, tag));
     if (status !== "finished") own.append(" ", element("small", {title: reason}, reason ? `${status}: ${reason}` : status));
-    if (done && train) own.append(element("img", {className: "filters-of", loading: "lazy", alt: "", src: `runs/${train}.png`}));
     return own;
   }
-  function choose(run, is) {
-    const others = state.chosen.filter(one => one !== version(run));
-    change({chosen: is ? [...others, version(run)] : others, keepPage: true});
+  function choose(some, is = true) {
+    const names = some.map(version);
+    change({chosen: is ? [...new Set([...state.chosen, ...names])] : state.chosen.filter(one => !names.includes(one)), keepPage: true});
   }
 
   // Commands that make a run, or list several.
@@ -337,34 +330,14 @@ const runsPage = (() => {
     return `.venv/bin/snakemake runs --config ${quoted(`runs=${json(listed)}`)}`;
   }
   const unsaid = decoded(data.unsaid);
-  function copy(text, of) {
-    const done = () => { of.textContent = "Copied"; setTimeout(() => { of.textContent = of.dataset.text; }, 1500); };
-    of.dataset.text ??= of.textContent;
-    if (navigator.clipboard && isSecureContext) navigator.clipboard.writeText(text).then(done);
-    else {
-      const area = document.body.appendChild(element("textarea", {value: text}));
-      area.select();
-      document.execCommand("copy");
-      area.remove();
-      done();
-    }
-  }
-  const copyButton = (text, textOf, className = "") => button(text, event => copy(textOf(), event.currentTarget), {className});
 
   // What is seen as CSV: every row of the view in its order, an interval in two columns.
   function csv() {
     const cells = view.rows.map(row => row.cells), has = view.heads.map((_, at) => cells.some(row => row[at].ends));
-    const quote = value => /[",\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value ?? "");
     const heads = view.heads.flatMap((head, at) => has[at] ? [head.title, `${head.title}, low`, `${head.title}, high`] : [head.title]);
     const lines = cells.map(row => row.flatMap((cell, at) => has[at] ? [cell.value, ...(cell.ends ?? ["", ""])] : [cell.value]));
-    return [heads, ...lines].map(line => line.map(quote).join(",")).join("\n") + "\n";
+    return saving.csv([heads, ...lines]);
   }
-  function save(name, text, kind) {
-    const link = element("a", {download: name, href: URL.createObjectURL(new Blob([text], {type: kind}))});
-    link.click();
-    URL.revokeObjectURL(link.href);
-  }
-
   // The controls.
   const KINDS = [["about", "The run"], ["setting", "Settings"], ["number", "Numbers"]];
   const option = ({key, title, differs}) => new Option(title + (differs ? "" : " (all alike)"), key);
@@ -394,6 +367,7 @@ const runsPage = (() => {
       options(place(key), fits, none);
       place(key).value = state[key];
     }
+    place("lines").checked = Boolean(state.lines);
     checks(place("columns"), "columns", () => true);
     checks(place("group"), "group", column => column.kind !== "number" && column.key !== "run");
   }
@@ -403,11 +377,12 @@ const runsPage = (() => {
   place("controls").hidden = false;
   place("q").addEventListener("input", () => change({q: place("q").value}));
   for (const key of Object.keys(MENUS)) place(key).addEventListener("change", () => change({[key]: place(key).value}));
+  place("lines").addEventListener("change", () => change({lines: place("lines").checked ? "1" : ""}));
   place("sorted").addEventListener("change", () => change({sort: place("sorted").value}));
   place("back").addEventListener("click", () => { page--; show(); });
   place("on").addEventListener("click", () => { page++; show(); });
   place("all").addEventListener("click", () => { [all, page] = [!all, 0]; place("all").ariaPressed = all; show(); });
-  place("csv").addEventListener("click", () => save("runs.csv", csv(), "text/csv"));
+  place("csv").addEventListener("click", () => saving.download(saving.table(csv()), "runs.csv"));
   place("unbrush").addEventListener("click", () => brush(null));
   place("plain").addEventListener("click", () => { brushed = null; change(structuredClone(START)); controls(); });
   place("address").replaceWith(copyButton("Copy link", () => location.href));
@@ -418,8 +393,8 @@ const runsPage = (() => {
     page = 0;
     show();
   });
-  const brush = some => { brushed = some && new Set(some); page = 0; show(); };
+  const brush = some => { brushed = some ? new Set(some) : null; page = 0; show(); };
 
-  return {data, place, element, button, columns, runs, state, change, version, show, brush, afterwards, FORMS, noteOf, points, percent, general,
-    command, listing, unsaid, copyButton, csv, firstNumber, choose, view: () => view, filtered};
+  return {data, place, columns, runs, state, change, version, show, brush, afterwards, FORMS, noteOf, points, percent, general,
+    command, listing, unsaid, csv, firstNumber, choose, meanCell, varying, view: () => view, filtered};
 })();

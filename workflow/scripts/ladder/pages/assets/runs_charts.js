@@ -1,7 +1,7 @@
 // The chart of runs, any number against any other, whose rectangle selects rows; how much of a number each setting explains; and the
 // curves of the chosen runs over each other.
 if (runsPage) (() => {
-  const {place, element, columns, state, version, brush, percent, FORMS, noteOf, tableOf, part, note} = runsPage;
+  const {element} = dom, {place, columns, state, version, brush, percent, meanCell, tableOf, part, note, bar} = runsPage;
   const nameOf = run => columns.get("name").text(run) || version(run) || "not made";
 
   // Axes and points.
@@ -16,20 +16,26 @@ if (runsPage) (() => {
   }
   const scaled = column => value => column.form === "points" && value !== null ? 100 * value : value;
   const placeOf = column => column.key === "made" ? time : column.numeric ? run => scaled(column)(column.value(run)) : column.text;
-  const tip = (run, shown) => [nameOf(run), ...shown.map(column => `${column.title} ${column.text(run) || "–"}${column.note(run) ? ` (${column.note(run)})` : ""}`)].join(", ");
   function scatter(some) {
     const [x, y] = [columns.get(keyOf("x", "made")), columns.get(keyOf("y", runsPage.firstNumber()))];
     const differing = [...columns.values()].filter(column => column.kind === "setting" && column.differs);
     const colour = columns.get(keyOf("colour", (differing.find(column => new Set(some.map(column.text)).size <= COLOURS) ?? differing[0])?.key));
     const own = some.filter(run => y.value(run) !== null && placeOf(x)(run) !== null && placeOf(x)(run) !== "");
-    const {colourOf, legend} = colour ? charts.colouring(own.map(colour.value), colour.numeric) : {colourOf: () => 1, legend: [[1, "runs"]]};
+    // Lines go through the means of the runs with one value of a setting that is a number.
+    const can = x.kind === "setting" && x.numeric, joined = can && state.lines;
+    const {colourOf, legend} = colour ? charts.colouring(own.map(colour.value), colour.numeric && !joined) : {colourOf: () => 1, legend: [[1, "runs"]]};
+    const points = [];
     const series = legend.map(([number, name]) => {
       const these = own.filter(run => (colour ? colourOf(colour.value(run)) : 1) === number);
-      const ends = these.map(run => own.length <= INTERVALS && y.ends(run)?.map(scaled(y)) || [null, null]);
-      return {mark: "dots", name: String(name), colour: number, x: these.map(placeOf(x)), y: these.map(placeOf(y)), low: ends.map(([low]) => low), high: ends.map(([, high]) => high),
-        id: these.map(String), text: these.map(run => tip(run, [y, x, ...(colour ? [colour] : [])]))};
+      const groups = joined ? [...statistics.grouped(these, x.value).values()].sort(([a], [b]) => x.value(a) - x.value(b)) : these.map(run => [run]);
+      const cells = groups.map(runs => meanCell(y, runs)), ends = cells.map(cell => (own.length <= INTERVALS || joined) && cell.ends?.map(scaled(y)) || [null, null]);
+      points.push(...groups);
+      return {mark: joined ? "line" : "dots", name: String(name), colour: number, x: groups.map(([run]) => placeOf(x)(run)), y: cells.map(cell => scaled(y)(cell.value)),
+        low: ends.map(([low]) => low), high: ends.map(([, high]) => high), id: groups.map(String), text: groups.map((runs, at) => [
+          runs.length > 1 ? `mean of ${runs.length} runs` : nameOf(runs[0]), `${y.title} ${cells[at].text}${cells[at].note && ` (${cells[at].note})`}`,
+          ...[x, colour].filter(Boolean).map(column => `${column.title} ${column.text(runs[0]) || "–"}`)].join(", "))};
     }).filter(one => one.x.length);
-    return {title: `${y.title} by ${x.title}`, x: axisOf(x, own), y: axisOf(y, own), series, own, labels: {x, y, colour}};
+    return {title: `${y.title} by ${x.title}`, x: axisOf(x, own), y: axisOf(y, own), series, own, can, varying: joined ? runsPage.varying(points) : [], labels: {x, y, colour}};
   }
 
   // How much of the vertical number each setting explains, over the runs that are left.
@@ -42,36 +48,41 @@ if (runsPage) (() => {
   }
   function importances(some, y) {
     const shares = importance(some, y);
-    const bar = share => {
-      const one = element("div", {className: "bar"});
-      one.style.width = `${100 * share}%`;
-      return one;
-    };
     place("importance").replaceChildren(...(shares.length ? [part(`What ${y.title} depends on`, tableOf("Importance of settings", ["setting", "share", ""],
       shares.map(([name, share]) => [name, percent(share, 0), bar(share)]), [1]),
       note("The share of its variance over these runs that the setting alone explains, less what as many groups explain by chance; of many numbers their quarters. Settings that change together share it."))] : []));
   }
 
   // The chart, drawn again where its runs or axes are others.
+  const menus = labels => Object.entries(labels).forEach(([key, column]) => { place(key).value = column?.key ?? ""; });
   let drawn = null, before = {}, brushing = false;
   function chart(some) {
-    const now = String([state.x, state.y, state.colour, state.columns]);
-    if (brushing || some === before.some && now === before.now) return;
-    before = {some, now};
-    const {own, labels, ...description} = scatter(some);
-    place("chart-of-runs").hidden = own.length < 2;
-    if (own.length < 2) return;
-    for (const key of ["x", "y", "colour"]) place(key).value = labels[key]?.key ?? "";
+    const now = String([state.x, state.y, state.colour, state.lines, state.columns]);
+    if (brushing) return;
+    if (some === before.some && now === before.now) return void menus(before.labels);
+    const {own, labels, can, varying, ...description} = scatter(some);
+    before = {some, now, labels};
+    menus(labels);
+    importances(own, labels.y);
+    place("chart-of-runs").hidden = runsPage.runs.length < 2;
+    place("joining").hidden = !can;
+    place("varying").textContent = own.length < 2 ? "Fewer than two of these runs have both numbers."
+      : varying.length ? `Means over runs that differ in ${varying.map(column => column.title).join(", ")}.` : "";
     const box = place("drawn");
+    if (own.length < 2) {
+      box.replaceChildren();
+      drawn = null;
+      return;
+    }
     box.className = "chart";
     box.dataset.label = description.title;
     if (drawn) drawn.update(description);
-    else drawn = new charts.Chart(box, description, {brush: select, pick: id => state.chosen.includes(version(Number(id))) || runsPage.choose(Number(id), true)});
-    importances(own, labels.y);
+    else drawn = new charts.Chart(box, description, {brush: select, pick: ids => runsPage.choose(numbers(ids))});
   }
+  const numbers = ids => ids.split(",").map(Number);   // of the runs of a point
   function select(ids) {
     brushing = true;   // the chart stays as it is, with its rectangle
-    brush(ids && ids.map(Number));
+    brush(ids?.flatMap(numbers));
     brushing = false;
   }
   let later;

@@ -20,6 +20,7 @@ PUBLISHED = {
 }
 # operands along a side; not a power of two, so that they sample all rounding intervals evenly
 SIDE = 1000
+BLUE, ORANGE = (31, 95, 180), (196, 83, 2)
 
 
 def published(multiplier, given):
@@ -43,6 +44,15 @@ def errors(multiplier):
         "error_mean": float(relative.mean()),
         "error_most": float(relative.max()),
     }
+
+
+def picture(multiplier):
+    """uint8 (SIDE / 8, SIDE / 8, 4): relative_errors of a multiplier; clear where they are 0, blue
+    where a product is too small, orange where it is too large, full at the largest.
+    """
+    errors = relative_errors(multipliers.find(multiplier))[::8, ::8, None]
+    strength = 255 * np.abs(errors) / np.abs(errors).max()
+    return np.concatenate([np.where(errors < 0, BLUE, ORANGE), strength], axis=2).astype(np.uint8)
 
 
 def relative_errors(multiplier):

@@ -9,21 +9,23 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import hmac
 import json
 import os
 import pathlib
-import sys
 import types
 from typing import Any
 
-from ladder import progress
+from ladder import progress, sources
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError, excerpt
 from ladder.machine import locks
 from ladder.pages import reproduce
 from ladder.pages.runs import columns
-from ladder.store import artifacts, disk, lineage, manifests
+from ladder.store import artifacts, cache, disk, lineage, manifests, programs
 
+# What a manifest or a summary of other keys, types or sizes raises.
+ODD = (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError)
 PRUNED = "pruned after "  # how the reason of a run begins that a search has given up
 FOLDER = "runs"  # in results/: what the page loads
 # the fields of a Run that a row of rows.json has
@@ -112,22 +114,6 @@ def runs(results, listed=(), given=None):
     return [*ordered, *waiting]
 
 
-def named(runs, name):
-    """The version of the run with this version, or this beginning of it or of that of its weights;
-    raises UserError without one.
-    """
-    name = str(name).rstrip("/").rpartition("/")[2]
-    versions = {
-        run.version
-        for run in runs
-        if any(version.startswith(name) for version in (run.version, run.about.get("train", "")))
-    }
-    if len(versions) == 1 and name:
-        return versions.pop()
-    how = f"{len(versions)} runs begin" if versions else "no run begins"
-    raise UserError(f"diff: {how} with {excerpt(name)}; results/runs.html lists all of them")
-
-
 def _numbered(listed):
     """The listed runs with "trial", their numbers among those with the same tags."""
     counts: dict[tuple[str, ...], int] = {}
@@ -156,21 +142,23 @@ def _tables(listed):
 
 class _Kept:
     """The rows of reports, kept in results/runs/rows.json: a report stays as it is, so its row is
-    made once, and again where its manifest or the program that makes rows is another one.
+    made once, and again where its manifest or the program that makes rows is another one, or
+    where another user has written the rows.
     """
 
     def __init__(self, store):
         self._store, self._path = store, store.results / FOLDER / "rows.json"
         self._rows, self._now = {}, {}
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            read = json.loads(self._path.read_text("utf-8"))
-            self._rows = read["rows"] if read["program"] == _program() else {}
+        with contextlib.suppress(OSError, ValueError):
+            own, text = self._path.read_text("utf-8").split("\n", 1)
+            if hmac.compare_digest(own.encode(), seal(__file__, text).encode()):
+                self._rows = json.loads(text)
 
     def report(self, version):
         """The Run of a report."""
         stamp = _stamp(self._store.folders()[version])
         row = self._rows.get(version)
-        if stamp is None or row is None or row.get("stamp") != stamp:
+        if stamp is None or row is None or row["stamp"] != stamp:
             run = _read(_report, self._store, version)
             row = {"stamp": stamp, **{name: getattr(run, name) for name in KEPT}}
         if stamp is not None:
@@ -182,8 +170,17 @@ class _Kept:
     def write(self):
         if self._now != self._rows:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({"program": _program(), "rows": self._now})
-            disk.write_atomically(self._path, text.encode())
+            text = json.dumps(self._now)
+            disk.write_atomically(self._path, f"{seal(__file__, text)}\n{text}".encode())
+
+
+def seal(module, text=""):
+    """64 hex digits that a module and all that it imports give a text for this user, who alone has
+    the key: what others have written, and came with a folder, is neither believed nor run.
+    """
+    path = cache.folder("rows.key")
+    key = (cache.find(path) or cache.keep(path, os.urandom(32))).read_bytes()
+    return hmac.new(key, f"{_program(module)}{text}".encode(), "sha256").hexdigest()
 
 
 def _stamp(folder):
@@ -196,19 +193,17 @@ def _stamp(folder):
 
 
 @functools.cache
-def _program():
-    """The digest of the modules that make rows."""
-    modules = (
-        pathlib.Path(module.__file__) for module in (sys.modules[__name__], columns, reproduce)
-    )
-    return hashlib.sha256(b"".join(path.read_bytes() for path in modules)).hexdigest()
+def _program(module):
+    """A digest of what the file of a module and all that it imports do."""
+    digests = map(programs.digest, sorted(sources.closure(module)))
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def _read(make, store, version):
     """The Run that `make` returns; a damaged one where what it reads has other keys or types."""
     try:
         return make(store, version)
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError):
+    except ODD:
         about = {"run": version, "made": _changed(store.folders()[version]), "tags": []}
         reason = "made by another release: its manifest or its summary has other keys"
         return Run({**about, "state": "damaged", "reason": reason})

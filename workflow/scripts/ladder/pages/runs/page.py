@@ -7,11 +7,13 @@ import markupsafe
 import scipy.special
 
 from ladder import progress
+from ladder.arithmetic import multipliers
 from ladder.errors import UserError
-from ladder.pages import intervals, output, templates
-from ladder.pages.runs import best, columns, discovery, single
+from ladder.pages import figures, output, templates
+from ladder.pages.runs import best, columns, costs, discovery, single
+from ladder.store import lineage
 
-LISTED = 50  # rows on the page without its script, and of a page of the table with it
+LISTED = 50  # rows of a page of the table
 SHOWN = 5  # settings that have a column at first
 FREEDOMS = 200  # degrees of freedom in the page's table of Student's t
 NEW = 100  # runs that get files of their own in a command that makes something else
@@ -70,7 +72,6 @@ def page(runs, defaults, entry=dict, files=()):
 def context(runs, defaults, entry):
     """All variables of the template."""
     table, finished = _columns(runs), [run for run in runs if run.about["state"] == "finished"]
-    shown = _shown(table, runs)
     return {
         "up": "",
         "here": "runs",
@@ -79,15 +80,14 @@ def context(runs, defaults, entry):
         "leaders": [_departing(leader, defaults) for leader in best.leaders(finished)],
         "latest": finished[0] if finished else None,
         "running": [run for run in runs if run.about["state"] == "running"],
-        "heads": [table[key] for key in shown],
-        "rows": [_row(run, [table[key] for key in shown]) for run in runs[:LISTED]],
-        "listed": LISTED,
         "data": {
             "columns": [{**column, "values": coded(column["values"])} for column in table.values()],
-            "shown": ["run", *shown],
+            "shown": ["run", *_shown(table)],
             "count": len(runs),
             "listed": LISTED,
             "decided": DECIDED,
+            "mark": single.mark(),
+            "multipliers": _multipliers(runs),
             "unsaid": coded([run.unsaid for run in runs]),
             "entries": {key: coded(values) for key, values in _entries(runs, entry).items()},
             "t": [round(float(scipy.special.stdtrit(n, 0.975)), 6) for n in range(1, FREEDOMS + 1)],
@@ -141,6 +141,12 @@ def _columns(runs):
     return table
 
 
+def _multipliers(runs):
+    """The inexact multipliers by a formula that a run was tested with, which have a picture."""
+    used = [run.settings.get("test_multiplier") for run in runs]
+    return [name for name in multipliers.MULTIPLIERS if name != "exact" and name in used]
+
+
 def _settings(runs):
     """All settings: best.FIRST, then those that differ most often."""
     counts = collections.defaultdict(collections.Counter)
@@ -168,7 +174,7 @@ def _numbers(runs):
     )
 
 
-def _shown(table, runs):
+def _shown(table):
     """The keys of the first view."""
     results = [key for key in RESULTS if key in table]
     differing = [
@@ -201,9 +207,6 @@ def _short(value, form=""):
     return int(short) if short.is_integer() else short
 
 
-# The page without its script.
-
-
 def _pages(files):
     """[{"name", "title", "file": '' if it is not made, "what", "command"}] of every other page."""
     return [
@@ -233,53 +236,6 @@ def _departing(leader, defaults):
         if text != usual.get(key, text) and key != "dataset"
     }
     return {**leader, "departs": departs}
-
-
-def _row(run, heads):
-    return {"run": run, "cells": [_cell(run, column) for column in heads]}
-
-
-def _cell(run, column):
-    """{"text", "note"} of a run in a column, as runs.js writes them."""
-    key = column["key"]
-    if column["kind"] == "setting":
-        return {
-            "text": templates.setting(run.settings[key]) if key in run.settings else "",
-            "note": "",
-        }
-    if column["kind"] == "about":
-        text = str(run.about.get(key, ""))
-        return {"text": templates.moment(text) if key == "made" else text, "note": ""}
-    if key not in run.numbers:
-        return {"text": "", "note": ""}
-    return dict(
-        zip(
-            ("text", "note"),
-            written(run.numbers[key], column["form"], run.ends.get(key)),
-            strict=True,
-        )
-    )
-
-
-def written(value, form, ends=None):
-    """(a value in words, its interval in words)."""
-    if form == columns.SHARE and ends:
-        shown = intervals.within(value, ends)
-        return shown["text"], shown["interval_text"]
-    if form == columns.POINTS:
-        digits = intervals.decimals(ends) if ends else 1
-        note = " to ".join(intervals.points(end, digits) for end in ends) if ends else ""
-        return intervals.points(value, digits), note
-    plain = {
-        columns.SHARE: templates.percent,
-        "rate": templates.rate,
-        "seconds": templates.duration,
-        "bytes": templates.size,
-        "count": lambda number: templates.count(round(number)),
-        "relative": templates.small_percent,
-        "number": "{:.4g}".format,
-    }
-    return plain[form](value), ""
 
 
 # For programs.
@@ -334,15 +290,15 @@ def csv_text(runs):
     return output.csv_text([*columns.ABOUT, *_settings(runs), *numbers], lines)
 
 
-def _files(run, folder, decides):
+def _files(run, folder, decides, store):
     """The names of the files of a run, which are written; none, with a line that says so, where an
     artifact is damaged or of another release: the other runs have theirs.
     """
     try:
-        return single.write(run, folder, decides)
+        return single.write(run, folder, decides, store)
     except UserError as error:
         fault = str(error)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except discovery.ODD as error:
         fault = f"made by another release: {error!r}"
     progress.log.info("%s has no file for the page of runs: %s", run.version, fault)
     return set()
@@ -352,13 +308,16 @@ def write(runs, results, defaults, entry, most=NEW):
     """Write the page, its numbers and the files of its runs into the folder `results`; most: of
     runs without files, the newest, that get some.
     """
-    folder = results / discovery.FOLDER
+    folder, store = results / discovery.FOLDER, lineage.Store(results)
     folder.mkdir(parents=True, exist_ok=True)
-    names_there, count = {"rows.json"}, 0
+    pictures = {f"{name}{single.mark()}.png": name for name in _multipliers(runs)}
+    for file, name in pictures.items():
+        single.keep(folder / file, lambda name=name: figures.png(costs.picture(name)))
+    names_there, count = {"rows.json", *pictures}, 0
     for number, run in enumerate(run for run in runs if run.about["state"] in COUNTED):
         names = single.files_of(run, folder, number < DECIDED)
         if not names and count < most:
-            names, count = _files(run, folder, number < DECIDED), count + 1
+            names, count = _files(run, folder, number < DECIDED, store), count + 1
             if count % 100 == 0:
                 progress.log.info("files of %d runs written", count)
         names_there |= names

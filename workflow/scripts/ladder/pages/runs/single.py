@@ -7,6 +7,7 @@ kind of file. Arrays are base64 of little-endian values.
 """
 
 import base64
+import functools
 import json
 
 import numpy as np
@@ -15,11 +16,13 @@ from ladder.errors import UserError
 from ladder.network import networks, weights
 from ladder.pages import facts, figures, roles
 from ladder.pages.runs import answers as run_answers
+from ladder.pages.runs import discovery
 from ladder.pages.sections import pictures
 from ladder.store import artifacts, disk, lineage
 
 ERRORS = 400  # pictures of errors at most, the first ones
 SKETCH = 1024  # values of a tensor's sketch
+STRONGEST = 3  # columns and rows of filters
 BLOCK = 1 << 20
 WEIGHTS = (
     "train",
@@ -36,46 +39,58 @@ MACHINE = {
 }
 
 
-def write(run, folder, decides):
+@functools.cache
+def mark():
+    """In the names of the files: those that another release or user has made are made anew."""
+    return f"-{discovery.seal(__file__)[:12]}"
+
+
+def write(run, folder, decides, store):
     """Write the files of a finished or trained run into `folder`; returns their names.
 
-    decides: whether its decisions are among them.
+    decides: whether its decisions are among them; store: the lineage.Store with its artifacts.
     """
-    inputs = _inputs(run)
+    inputs = _inputs(run, store)
     answers = run_answers.answers(run) if run.summary else None
     shared = answers is not None and run.summary.get("share", True)  # release 0.1.0 has no such key
     shown = shared and run.about["scored_on"] != "changed copies"
     wrong = np.flatnonzero(answers.labels != answers.predictions)[:ERRORS] if shown else []
-    makers = {f"{run.version}.js": lambda: _script("run", _data(run, inputs, answers, wrong))}
+    makers = {
+        f"{run.version}{mark()}.js": lambda: _script("run", _data(run, inputs, answers, wrong))
+    }
     if decides and answers and run.about["scored_on"] != "changed copies":
-        makers[f"{run.version}-decisions.js"] = lambda: _decisions(run, answers)
+        makers[f"{run.version}-decisions{mark()}.js"] = lambda: _decisions(run, answers)
     if len(wrong):
-        makers[f"{run.version}-errors.webp"] = lambda: _errors(answers, wrong)
+        makers[f"{run.version}-errors{mark()}.webp"] = lambda: _errors(answers, wrong)
     weights = [inputs[role].version for role in WEIGHTS if role in inputs]
     if run.about["train"] in weights:
-        makers[f"{run.about['train']}.png"] = lambda: _filters(inputs)
+        makers[f"{run.about['train']}{mark()}.png"] = lambda: _filters(inputs)
     for name, make in reversed(makers.items()):  # the script last: with it the others are there
-        if not (folder / name).exists():
-            disk.write_atomically(folder / name, make())
+        keep(folder / name, make)
     return set(makers)
 
 
+def keep(path, make):
+    """Write what `make` returns where there is no such file yet."""
+    if not path.exists():
+        disk.write_atomically(path, make())
+
+
 def files_of(run, folder, decides):
-    """The names of the run's files if all of them are there already; else none. A version stands
-    for its bytes, so they are never written anew.
+    """The names of the run's files if all of them are there already; else none. The version and
+    the mark stand for their bytes, so they are never written anew.
     """
-    version = run.version
-    names = {f"{version}.js", f"{run.about.get('train')}.png", f"{version}-errors.webp"}
+    version, train = run.version, run.about.get("train")
+    script, decisions = f"{version}{mark()}.js", f"{version}-decisions{mark()}.js"
+    names = {script, f"{train}{mark()}.png", f"{version}-errors{mark()}.webp"}
     names = {name for name in names if (folder / name).exists()}
-    decisions = f"{version}-decisions.js"
-    if f"{version}.js" not in names or (decides and not (folder / decisions).exists()):
+    if script not in names or (decides and not (folder / decisions).exists()):
         return set()
     return names | ({decisions} if decides else set())
 
 
-def _inputs(run):
+def _inputs(run, store):
     """Role -> artifact of those of the run that are still there."""
-    store = lineage.Store(run.results)
     versions = run.summary["versions"] if run.summary else store.parents(run.version)
     own = {} if run.summary else {"train": run.version}
     inputs = {}
@@ -232,8 +247,9 @@ def sketch(tensor):
 
 
 def _filters(inputs):
-    drawn = pictures.filters_of(facts.final(inputs), facts.network(inputs), pictures.atoms(inputs))
-    if drawn is None:
-        blank = np.zeros((1, 1, 4), np.uint8)
-        return base64.b64decode(figures.png_uri(blank).partition(",")[2])
-    return base64.b64decode(drawn["image"].partition(",")[2])
+    filters = pictures.filters_of(
+        facts.final(inputs), facts.network(inputs), pictures.atoms(inputs)
+    )
+    if filters is None:
+        return figures.png(np.zeros((1, 1, 4), np.uint8))
+    return figures.png(pictures.rows(filters["pictures"][: STRONGEST**2], STRONGEST))

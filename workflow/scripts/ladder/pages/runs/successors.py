@@ -11,20 +11,15 @@ PAGES = {
     "history": "",
     "multipliers": "#group=network&group=multiplier&x=cost",
     "search": "#q=tag:search&x=trial",
+    "diff": "",
 }
 
 
-def write(results: pathlib.Path, chosen: list[str]) -> None:
-    """Write the pages into the folder `results`, where they are not there as they are; chosen: the
-    versions of runs that diff.html shows.
-    """
-    runs = "&".join(f"chosen={version}" for version in chosen)
-    for name, state in {**PAGES, "diff": runs and f"#{runs}"}.items():
-        path, text = results / f"{name}.html", page(name, state)
-        if not path.is_file() or path.read_bytes() != text.encode():
+def write(results: pathlib.Path) -> None:
+    """Write the pages in place of the program's own that are in the folder `results`."""
+    for name, state in PAGES.items():
+        path = results / f"{name}.html"
+        before = path.read_bytes() if path.is_file() else b""
+        text = templates.render("successor.html", {"name": name, "state": state})
+        if b"Kernel Ladder" in before and before != text.encode():
             output.write(path, text)
-
-
-def page(name, state):
-    """The page as one HTML text."""
-    return templates.render("successor.html", {"name": name, "state": state})

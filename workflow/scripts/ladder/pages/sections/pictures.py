@@ -71,8 +71,8 @@ def filters(inputs, numbers):
     """The filters of the first layer with weights in one picture; None if its input does not have
     the images' channels.
     """
-    drawn = filters_of(facts.final(inputs), facts.network(inputs), atoms(inputs))
-    return drawn and {**drawn, "epochs": _filters_by_epoch(inputs)}
+    shown = filters_of(facts.final(inputs), facts.network(inputs), atoms(inputs))
+    return shown and {**shown, "epochs": _filters_by_epoch(inputs)}
 
 
 def by_epoch(inputs, kind):
@@ -111,8 +111,11 @@ def _filters_by_epoch(inputs):
     taken["the end"] = last = weights.of_artifact(inputs["train"], network)[f"{layer}.weight"]
     order = np.argsort(-np.square(last).sum(axis=(1, 2, 3)), kind="stable")[:FILTER_LIMIT]
     return [
-        {"name": name, "image": _drawn(figures.scaled(filters[order].transpose(0, 3, 1, 2)))[0]}
-        for name, filters in taken.items()
+        {
+            "name": name,
+            "image": figures.png_uri(rows(figures.scaled(each[order].transpose(0, 3, 1, 2)))),
+        }
+        for name, each in taken.items()
     ]
 
 
@@ -135,29 +138,33 @@ def filters_of(artifact, network, atoms=None):
     if first.ndim != 4 or first.shape[1] not in (1, 3):
         return None
     shown = figures.filters(first)[: UNIT_LIMIT if dense else FILTER_LIMIT]
-    image, columns = _drawn(shown)
     return {
+        "pictures": shown,
         "layer": layer.name,
         "dense": dense,
         "fitted": atoms is not None,
         "colour": first.shape[1] == 3,
         "count": len(first),
         "shown": len(shown),
-        "columns": columns,
+        "columns": min(len(shown), _columns(shown)),
         "size": " × ".join(map(str, shown.shape[1:3])),
-        "image": image,
+        "image": figures.png_uri(rows(shown)),
     }
 
 
-def _drawn(shown):
-    """(data URI, columns) of pictures of filters in rows.
+def _columns(shown):
+    return 16 if len(shown) > UNIT_LIMIT else 8
+
+
+def rows(shown, columns=None):
+    """uint8 (H, W, 4): pictures of filters in rows of at most so many.
 
     Enlarged by an integer factor here: a browser would draw some pixels of a scaled image wider
     than others.
     """
-    size, columns = shown.shape[1], min(len(shown), 16 if len(shown) > UNIT_LIMIT else 8)
+    size, columns = shown.shape[1], min(len(shown), columns or _columns(shown))
     enlarged = np.kron(shown, np.ones((1, max(2, 24 // size), max(2, 24 // size), 1), np.uint8))
-    return figures.png_uri(figures.tiles(enlarged, columns, gap=8)), columns
+    return figures.tiles(enlarged, columns, gap=8)
 
 
 def atoms(inputs):

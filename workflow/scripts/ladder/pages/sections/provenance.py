@@ -2,7 +2,7 @@
 again.
 """
 
-from ladder.pages import facts, reproduce, roles, rule_graph
+from ladder.pages import facts, reproduce, roles
 from ladder.store import first_use
 
 
@@ -61,12 +61,11 @@ def reproduction(inputs, numbers):
         artifact.version: f"{artifact.folder.parent.name}/{artifact.version}"
         for artifact in inputs.values()
     }
-    stages = [
-        {**stage, "folder": folders[stage["version"]]} for stage in numbers["reproduce"]["stages"]
-    ]
+    stages = numbers["reproduce"]["stages"]
     return {
         "yaml": reproduce.text(numbers["reproduce"]["settings"]),
-        "graph": rule_graph.graph(stages),
+        "titles": {stage["version"]: stage["stage"] for stage in stages},
+        "folders": folders,
     }
 
 

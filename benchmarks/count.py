@@ -20,6 +20,7 @@ import counting
 import plan_checks
 import prediction
 from cases import HEADLINES
+from ladder import progress
 from ladder.errors import UserError
 from ladder.rungs import counted
 from table import documented_rungs, step_plan
@@ -50,6 +51,8 @@ def main():
             print("\n".join(described(rung, plan, counts, row)), flush=True)
             if rung in documented_rungs():
                 record["launches"] |= counts
+                if predicted(row) != predicted(record["rungs"].get(rung, {})):
+                    record["dates"][rung] = progress.utc()[:10]
                 record["rungs"][rung] = row
                 write(record)
     except UserError as error:
@@ -61,6 +64,11 @@ def of_rung(rung, known):
     plan = step_plan(rung, BATCH)
     counts = counting.count_plan(plan, known)
     return plan, counts, counting.summary(plan, counts)
+
+
+def predicted(row):
+    """What a prediction is: the time, and the kernels that it is of."""
+    return row.get("predicted"), row.get("kernels")
 
 
 def outdated(record):
@@ -109,7 +117,11 @@ def write(record):
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in launches.items()]
     rungs = [f"  {json.dumps(rung)}: {json.dumps(row)}" for rung, row in record["rungs"].items()]
     text = (
-        '{"launches": {\n' + ",\n".join(lines) + '\n}, "rungs": {\n' + ",\n".join(rungs) + "\n}}\n"
+        '{"launches": {\n'
+        + ",\n".join(lines)
+        + '\n}, "rungs": {\n'
+        + ",\n".join(rungs)
+        + f'\n}}, "dates": {json.dumps(record["dates"])}}}\n'
     )
     temporary = counted.RECORD.with_suffix(".tmp")
     temporary.write_text(text, "utf-8")

@@ -186,13 +186,44 @@ def summary(plan, counts):
     launches = [counts[key(launch, plan)] for launch in plan_checks.launches(plan)]
     gpu = prediction.H200
     middle, interval = prediction.between(gpu), prediction.interval(gpu, launches)
-    times = [prediction.seconds_by_resource(gpu, launch, middle) for launch in launches]
-    bounds = {
-        name: sum(max(spent.values()) for spent in times if max(spent, key=spent.get) == name)
-        for name in times[0]
-    }
-    issued = [prediction.warps(launch) * prediction.issued_per_warp(launch) for launch in launches]
+    steps = timeline(plan, counts)
     busiest = max(launches, key=lambda launch: prediction.seconds(gpu, launch, middle))
+    return {
+        "launches": len(launches),
+        "megabytes": sum(launch["bytes"] for launch in launches) / 1e6,
+        "level_2_megabytes": sum(
+            prediction.warps(launch) * prediction.level_2_bytes(launch) for launch in launches
+        )
+        / 1e6,
+        **asked(launches),
+        "busiest": {
+            "kernel": busiest["kernel"],
+            "registers": busiest["registers"],
+            "occupancy": prediction.occupancy(gpu, busiest),
+            "waves": {
+                str(card.multiprocessors): prediction.waves(card, busiest)
+                for card in prediction.GPUS
+            },
+        },
+        "kernels": step_kernels.digest(plan),
+        "bound_by": next(iter(bound_shares(steps))),
+        "limiting": limiting(gpu, launches, steps, middle),
+        "middle": _microseconds(interval.middle),
+        "swings": {name: _microseconds(*swing) for name, swing in interval.swings.items()},
+        "predicted": {
+            card.name: _ends(prediction.interval(card, launches))
+            for card in prediction.GPUS
+            if int(card.architecture.removeprefix("sm_")) >= catalog.RUNGS[plan.rung].oldest
+            and all(prediction.runs(card, launch) for launch in launches)
+        },
+        "floor": _microseconds(roofline.plan_seconds(plan, roofline.H200[products(plan.rung)])),
+        "timeline": steps,
+    }
+
+
+def asked(launches):
+    """What launches ask of the caches and of the schedulers, all together."""
+    issued = [prediction.warps(launch) * prediction.issued_per_warp(launch) for launch in launches]
     # Copies by the engine are of whole sectors.
     copied = sum(
         prediction.warps(launch) * prediction.bulk_bytes(launch, "bulk_copies")
@@ -209,12 +240,6 @@ def summary(plan, counts):
         for name in ("wavefronts", "least")
     }
     return {
-        "launches": len(launches),
-        "megabytes": sum(launch["bytes"] for launch in launches) / 1e6,
-        "level_2_megabytes": sum(
-            prediction.warps(launch) * prediction.level_2_bytes(launch) for launch in launches
-        )
-        / 1e6,
         "sectors": loads["sectors"],
         "coalesced": loads["bytes"] / (32 * loads["sectors"]),
         "wavefronts": shared["wavefronts"],
@@ -224,26 +249,51 @@ def summary(plan, counts):
             for count, launch in zip(issued, launches, strict=True)
         )
         / sum(issued),
-        "busiest": {
-            "kernel": busiest["kernel"],
-            "registers": busiest["registers"],
-            "occupancy": prediction.occupancy(gpu, busiest),
-            "waves": {
-                str(card.multiprocessors): prediction.waves(card, busiest)
-                for card in prediction.GPUS
-            },
-        },
-        "bound_by": max(bounds, key=bounds.get),
-        "middle": _microseconds(interval.middle),
-        "swings": {name: _microseconds(*swing) for name, swing in interval.swings.items()},
-        "predicted": {
-            card.name: _ends(prediction.interval(card, launches))
-            for card in prediction.GPUS
-            if int(card.architecture.removeprefix("sm_")) >= catalog.RUNGS[plan.rung].oldest
-            and all(prediction.runs(card, launch) for launch in launches)
-        },
-        "floor": _microseconds(roofline.plan_seconds(plan, roofline.H200[products(plan.rung)])),
-        "timeline": timeline(plan, counts),
+    }
+
+
+def bound_shares(steps):
+    """{what bounds launches: their share of the step's time}, the largest first; steps: rows that
+    end with a launch's time and bound.
+    """
+    total, shares = sum(row[-2] for row in steps), collections.Counter()
+    for *_, time, name in steps:
+        shares[name] += time / total
+    return dict(shares.most_common())
+
+
+def limiting(gpu, launches, steps, rates):
+    """What a page says of the bound that takes most of a step (ladder/pages/bounds.py): its share
+    of the time, the launch that takes longest by it, and the step without it.
+
+    share      of the step's time in launches with this bound
+    place      of that launch, its layer and pass, and its kernel
+    occupancy  the share of a multiprocessor's warps that it has room for
+    waves      how often its blocks fill the GPU
+    coalesced  the share of the bytes of its sectors that it uses
+    conflicts  the share of its wavefronts that are conflicts of banks
+    products   the share of its instructions that multiply
+    without    microseconds of the step if this resource took no time, and `next`, its bound then
+    """
+    name, share = next(iter(bound_shares(steps).items()))
+    of_bound = [pair for pair in zip(steps, launches, strict=True) if pair[0][5] == name]
+    row, launch = max(of_bound, key=lambda pair: pair[0][4])
+    needs = asked([launch])
+    freed = [
+        (prediction.seconds(gpu, each, rates, name), prediction.bound(gpu, each, rates, name))
+        for each in launches
+    ]
+    return {
+        "share": round(share, 3),
+        "place": row[0],
+        "kernel": row[1],
+        "occupancy": prediction.occupancy(gpu, launch),
+        "waves": round(prediction.waves(gpu, launch), 3),
+        "coalesced": round(needs["coalesced"], 3),
+        "conflicts": round(needs["conflicts"] / max(1, needs["wavefronts"]), 3),
+        "products": round(needs["products_of_issued"], 3),
+        "without": _microseconds(sum(time for time, _ in freed)),
+        "next": next(iter(bound_shares(freed))),
     }
 
 
@@ -266,16 +316,11 @@ def timeline(plan, counts):
                 step.flop if number == times.index(max(times)) else 0,
                 launch["bytes"],
                 round(1e6 * time, 2),
-                _bound(prediction.seconds_by_resource(gpu, launch, rates), rates),
+                prediction.bound(gpu, launch, rates),
             ]
             for number, (launch, time) in enumerate(zip(launches, times, strict=True))
         ]
     return rows
-
-
-def _bound(times, rates):
-    """The resource that a launch needs longest, or "launch" if it takes longer to begin."""
-    return max({**times, "launch": rates["launch"]}.items(), key=lambda item: item[1])[0]
 
 
 def _ends(interval):

@@ -11,11 +11,12 @@ import cases
 import chain
 import profile_rung
 import results
+import roofline
 import sanitizer
 import table
 from cases import CONTENDERS, HEADLINES
 from ladder.errors import UserError
-from ladder.rungs import counted
+from ladder.rungs import counted, tiles
 from sections import launches_name, look_name, others_name, parity_name, race_name
 
 NO_TIME = "no time"
@@ -35,29 +36,64 @@ IN_GRAPHS = "as CUDA graphs"  # Launcher.described
 
 def page(record):
     """One HTML text. Raises ImportError without Jinja2."""
-    from ladder.pages import launches, templates  # here: verdicts need no Jinja2
+    from ladder.pages import ladder, launches, templates  # here: verdicts need no Jinja2
 
-    rows = {rung: table.measured_row(record, rung) for rung in cases.gpu_rungs()}
-    measured = {rung: row["median_us"] / 1000 for rung, row in rows.items() if row}
-    predicted = launches.context(counted.predictions(), measured)
-    return templates.render("gpu_check.html", {**context(record), "predicted": predicted})
+    gpu, predictions = record["machine"]["gpu"], counted.predictions()
+    measured = {
+        "card": gpu,
+        "made": record["made"][:10],
+        "pytorch": (results.result(record, "PyTorch") or {}).get("torch"),
+        "rungs": {rung: table.measured_step(record, rung) for rung in cases.gpu_rungs()},
+    }
+    steps = ladder.steps(rows_of(gpu, predictions), measured, {})
+    title = f"A training step of the {HEADLINES[0].name}, {HEADLINES[0].batch} images, on {gpu}"
+    return templates.render(
+        "gpu_check.html",
+        {
+            **context(record),
+            "of": ladder.context(steps, title, measured),
+            "predicted": launches.context(predictions),
+        },
+    )
+
+
+def rows_of(gpu, predictions):
+    """The predictions (counted.predictions) for this card, of the user's own rungs too, which have
+    none.
+    """
+    counts, known = counted.read()["rungs"], {row["name"]: row for row in predictions}
+    nothing = {"dated": "", "kernels": "", "predicted": None}
+    return [
+        {**known[rung], "predicted": results.interval(counts[rung], gpu)}
+        if rung in known
+        else {"name": rung, **nothing}
+        for rung in cases.gpu_rungs()
+    ]
 
 
 def context(record):
-    """All variables of the template."""
+    """All variables of the template but those of the ladder."""
     checked = [name for name in record["sections"] if name.partition(": ")[0] in sanitizer.TOOLS]
+    tested = {name.partition(": ")[2] for name in checked}
+    rungs = cases.gpu_rungs()
+    rows = [rung_row(record, rung) for rung in rungs]
     return {
         "record": record,
         "machine": record["machine"],
-        "verdict": verdict(record),
-        "comparisons": [comparison(pair) for pair in results.comparisons(record)],
-        "batch": HEADLINES[0].batch,
-        "rungs": rung_rows(record),
+        "verdicts": verdicts(record),
+        "comparisons": [
+            (pair, *(of_limit(record, pair["rung"]) if pair["rung"] else ("", "")))
+            for pair in results.comparisons(record)
+        ],
+        "rungs": [row for row in rows if row["verdict"] != NO_TIME],
+        "unchecked": [row["name"] for row in rows if row["verdict"] == NO_TIME],
         "tools": sanitizer.TOOLS if checked else (),
         "sanitized": [
             [rung, *(sanitized(record, tool, rung) for tool in sanitizer.TOOLS)]
-            for rung in cases.gpu_rungs()
+            for rung in rungs
+            if rung in tested
         ],
+        "untested": [rung for rung in rungs if rung not in tested],
         "launches": launches(record),
         "profiled": PROFILED,
         "convolutions": convolutions(record),
@@ -65,17 +101,10 @@ def context(record):
         "chains": chains(record),
         "looks": looks(record),
         "races": races(record),
-        "svm": table.svm_note(record),
+        "svm": results.result(record, "svm") and table.svm_note(record),
         "streaming": streaming(record),
-        "failed": {
-            name: section["failed"]
-            for name, section in record["sections"].items()
-            if "failed" in section
-        },
         "left_out": left_out(record),
-        "states": [
-            section["after"] for section in record["sections"].values() if section.get("after")
-        ],
+        "in_graphs": IN_GRAPHS,
     }
 
 
@@ -90,66 +119,76 @@ def left_out(record):
 
 def verdict(record):
     """The result in a few sentences."""
-    tried = [
-        name for name in cases.gpu_rungs() if parity_name(HEADLINES[0], name) in record["sections"]
+    return " ".join(f"{head}: {sentence}" for head, sentence in verdicts(record).items())
+
+
+def verdicts(record):
+    """{what is asked: the answer}: whether the rungs are right, how fast against PyTorch, and how
+    near to what the card can.
+    """
+    pairs = [
+        pair
+        for pair in results.comparisons(record)
+        if pair["rung"] and pair["batch"] == HEADLINES[0].batch
     ]
-    parities = list(
-        filter(None, (results.result(record, parity_name(HEADLINES[0], name)) for name in tried))
-    )
-    reference = (
-        "NumPy"
-        if any(parity.get("reference") == "NumPy" for parity in parities)
-        else "the cpu rung"
-    )
-    passed = sum(parity["passed"] for parity in parities)
-    sentences = [f"{passed} of {len(tried)} rungs agree with {reference} within their tolerances."]
-    if untried := [name for name in cases.gpu_rungs() if name not in tried]:
-        sentences.append(f"{len(untried)} were not checked: {', '.join(untried)}.")
-    errors = sum(
-        (results.result(record, sanitizer.section_name(tool, rung)) or {"errors": 0})["errors"]
-        for tool in sanitizer.TOOLS
+    beside = [
+        f"{pair['ratio']['median']:.2f} times as long as {pair['rung']['name']} in {pair['precision']}"
+        for pair in pairs
+        if pair["ratio"]
+    ]
+    limits = {pair["rung"]["name"]: of_limit(record, pair["rung"]) for pair in pairs}
+    near = [f"{name} {percent} %" for name, (_, percent) in limits.items() if percent]
+    answers = {
+        "Right": right(record),
+        "Against PyTorch": beside and f"PyTorch takes {', '.join(beside)}.",
+        "Of the limit": near
+        and f"{', '.join(near)} of the speed that this card’s own rates allow.",
+    }
+    return {head: answer for head, answer in answers.items() if answer}
+
+
+def right(record):
+    """Whether the rungs agree with their reference, in a sentence or two."""
+    checks = {
+        rung: results.result(record, parity_name(HEADLINES[0], rung)) for rung in cases.gpu_rungs()
+    }
+    tried = [rung for rung in checks if parity_name(HEADLINES[0], rung) in record["sections"]]
+    wrong = [rung for rung in tried if not (checks[rung] and checks[rung]["passed"])]
+    by_numpy = any(check and check.get("reference") == "NumPy" for check in checks.values())
+    sentences = [
+        f"{len(tried) - len(wrong)} of {len(tried)} rungs agree with {'NumPy' if by_numpy else 'the cpu rung'} within "
+        f"their tolerances and give the same bytes twice{', not ' + ', '.join(wrong) if wrong else ''}."
+    ]
+    checked = {
+        rung: [
+            checks["errors"]
+            for tool in sanitizer.TOOLS
+            if (checks := results.result(record, sanitizer.section_name(tool, rung)))
+        ]
         for rung in cases.gpu_rungs()
-    )
-    if errors:
-        sentences.append(f"compute-sanitizer reports {errors} errors.")
-    for pair in results.comparisons(record):
-        if pair["ratio"]:
-            rung, taken = pair["rung"], pair["ratio"]["median"]
-            sentences.append(
-                f"{rung['name']} trains a batch of {pair['batch']} in {rung['median_us']:.0f} µs; the fastest "
-                f"PyTorch in {pair['precision']} takes {taken:.2f} times as long."
-            )
+    }
+    if any(checked.values()):
+        errors, many = sum(map(sum, checked.values())), sum(map(bool, checked.values()))
+        sentences.append(f"compute-sanitizer: {errors} errors in {many} rungs.")
     return " ".join(sentences)
 
 
-def comparison(pair):
-    ratio = pair["ratio"]
-    rung, torch = (
-        {"name": row["name"], "time": table.spread(row)} if row else None
-        for row in (pair["rung"], pair["torch"])
+def of_limit(record, row):
+    """(microseconds, percent): the least that a rung's step takes at the rates that the card
+    reached by itself, and that time of the measured one; '' where they were not measured.
+    """
+    most = table.ceilings(record, row["name"])
+    if not most:
+        return "", ""
+    lowered = table.step_plan(
+        row["name"], row["batch"], record["machine"].get("multiprocessors", tiles.H200)
     )
-    return {
-        "batch": pair["batch"],
-        "precision": pair["precision"],
-        "rung": rung,
-        "torch": torch,
-        "ratio": f"{ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})" if ratio else "",
-    }
-
-
-def rung_rows(record):
-    """A row for each rung; `gain`: how many times as fast as the rung before it."""
-    rows, above = [], None
-    for rung in cases.gpu_rungs():
-        measured = results.row(record, HEADLINES[0], rung)
-        gain = f"{above['median_us'] / measured['median_us']:.2f}" if above and measured else ""
-        rows.append({**rung_row(record, rung), "gain": gain})
-        above = measured
-    return rows
+    least = 1e6 * roofline.plan_seconds(lowered, most)
+    return f"{least:.0f}", f"{100 * least / row['median_us']:.0f}"
 
 
 def rung_row(record, rung):
-    """A rung's parity, time of a step, of an epoch and of an extraction, as texts."""
+    """A rung's parity, rates, and times of an epoch and of an extraction, as texts."""
     case = HEADLINES[0]
     name, row = parity_name(case, rung), results.row(record, case, rung)
     checked = results.result(record, name)
@@ -161,8 +200,6 @@ def rung_row(record, rung):
     lost = next((reasons[rung] for reasons in lost if rung in reasons), None)
     failed = record["sections"].get(name, {}).get("failed") or lost
     failed = failed or (table.BEYOND if checked and not checked["passed"] else "")
-    # no prediction beside a measurement of other kernels
-    of_today = not row or table.measured_row(record, rung)
     return {
         "name": rung,
         "verdict": "passed"
@@ -170,17 +207,9 @@ def rung_row(record, rung):
         else "failed"
         if checked or failed
         else NO_TIME,
-        "deviations": table.deviations(record, case, rung) if checked else "",
         "failed": failed,
-        "predicted": table.predicted(counted.read()["rungs"].get(rung), record["machine"]["gpu"])
-        if of_today
-        else "",
-        "time": table.spread(row) if row else "",
-        "mhz": f"{row['mhz']:.0f}" if row else "",
-        "tflops": f"{row['tflop_per_second']:.1f}" if row and "tflop_per_second" in row else "",
-        "launching": row["launching"]
-        if row and row.get("launching", IN_GRAPHS) != IN_GRAPHS
-        else "",
+        "parity": checked["parity"] if checked else {},
+        "raced": row or {},
         "epoch": _seconds(record, "epoch", rung),
         "extraction": _seconds(record, "extraction", rung),
     }
@@ -215,7 +244,7 @@ def launches(record):
         rows = timed["launches"] if timed else seen["launches"]
         # which begin with copies of weights
         profiled = seen["launches"][-len(rows) :] if seen else [None] * len(rows)
-        predicted = _predicted(rung, rows)
+        predicted = _predicted(record, rung, rows)
         tables.append(
             {
                 "rung": rung,
@@ -236,10 +265,11 @@ def launches(record):
     return tables
 
 
-def _predicted(rung, rows):
-    """Microseconds of each launch in counts.json; '' where these are of other launches."""
+def _predicted(record, rung, rows):
+    """Microseconds of each launch in counts.json; '' where these are of other kernels."""
     timeline = counted.read()["rungs"].get(rung, {"timeline": []})["timeline"]
-    if [row[:2] for row in timeline] != [[row["place"], row["kernel"]] for row in rows]:
+    same = [row[:2] for row in timeline] == [[row["place"], row["kernel"]] for row in rows]
+    if not (same and table.measured_row(record, rung)):
         return [""] * len(rows)
     return [f"{row[4]:.1f}" for row in timeline]
 
@@ -330,7 +360,7 @@ def chains(record):
                     [
                         name,
                         said["variant"],
-                        f"{100 * said['test_accuracy']:.1f} %",
+                        f"{100 * said['test_accuracy']:.1f}",
                         f"{said['images_per_second']:,.0f}",
                         f"{sum(said['seconds'].values()):.1f}",
                         said["device"]
@@ -373,23 +403,27 @@ def races(record):
 
 
 def streaming(record):
-    """Sentences on the copies of streamed images."""
+    """[[rung, microseconds of a step with the images on the GPU, with images copied batch by batch,
+    of a copy, what the step waits for it, percent hidden]].
+    """
     streams = {
         name.removeprefix("streaming: "): section["result"]
         for name, section in record["sections"].items()
         if name.startswith("streaming: ") and "result" in section
     }
     return [
-        f"{name}: a step takes {timed['device_us']:.0f} µs with the images on the GPU and {timed['host_us']:.0f} µs with "
-        f"images copied batch by batch; a copy takes {timed['copy_us']:.0f} µs, of which the step waits for "
-        f"{timed['waited_us']:.0f} µs: {table.percent(timed['hidden_share'])} are hidden behind the computation."
+        [
+            name,
+            *(f"{timed[key]:.0f}" for key in ("device_us", "host_us", "copy_us", "waited_us")),
+            f"{100 * timed['hidden_share']:.0f}",
+        ]
         for name, timed in streams.items()
     ]
 
 
 def _seconds(record, work, name):
     wholes = results.wholes(record, work)
-    return f"{wholes[name]:.2f} s" if name in wholes else ""
+    return f"{wholes[name]:.2f}" if name in wholes else ""
 
 
 def main(source, target):

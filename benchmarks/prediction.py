@@ -205,15 +205,25 @@ def seconds_by_resource(gpu, counts, rates):
     }
 
 
-def seconds(gpu, counts, rates):
-    """Of a launch, with the gap before it."""
-    times = seconds_by_resource(gpu, counts, rates)
+def seconds(gpu, counts, rates, free=None):
+    """Of a launch, with the gap before it; free: a resource that takes no time, to see what it
+    costs.
+    """
+    times = {**seconds_by_resource(gpu, counts, rates), **({free: 0.0} if free else {})}
     longest, *others = sorted((times[name] for name in OF_A_MULTIPROCESSOR), reverse=True)
     computes = longest + rates["apart"] * sum(others) / max(1, _warps_of_scheduler(gpu, counts))
     busy = max(computes, times["memory"], times["level 2"], times["latency"]) + _exposed(
         counts, rates, times
     )
-    return rates["formula"] * (rates["launch"] + busy)
+    return rates["formula"] * (times.get("launch", rates["launch"]) + busy)
+
+
+def bound(gpu, counts, rates, free=None):
+    """The resource that a launch needs longest, or "launch" if it takes longer to begin; free: one
+    that takes no time.
+    """
+    times = {**seconds_by_resource(gpu, counts, rates), "launch": rates["launch"]}
+    return max((name for name in times if name != free), key=times.get)
 
 
 def _warps_of_scheduler(gpu, counts):

@@ -52,6 +52,7 @@ PROGRAM = (
     "benchmarks/*.py",
     "benchmarks/*.cu",
     "benchmarks/counts.json",
+    "benchmarks/measured_steps.json",
     "kernels/**/*.cu*",
     "kernels/*/rung.toml",
     "workflow/**/*",

@@ -84,6 +84,24 @@ def kernels(record, measured):
     )
 
 
+def predicted(record, measured):
+    """([least, most] microseconds, the day): what was predicted of the kernels that a row of a race
+    is of; (None, "") where nobody knows.
+    """
+    if record["made"] == then()["made"]:
+        row = then()["rungs"].get(measured["name"], {"first": None, "dated": ""})
+        return row["first"], row["dated"]
+    return measured.get("predicted"), measured.get("dated", "")
+
+
+def interval(counts, gpu):
+    """[least, most] microseconds of a rung's step on a GPU, by its driver's name; None of one
+    without a prediction; counts: the rung's row of counts.json.
+    """
+    card = gpu.removeprefix("NVIDIA ").removeprefix("GeForce ").partition("-")[0]
+    return counts["predicted"].get(card)
+
+
 @functools.cache
 def then():
     return json.loads(THEN.read_text("utf-8"))

@@ -15,6 +15,7 @@ import time
 import launch_times
 import numpy_reference
 import prepare as preparation
+import results
 import step_kernels
 import tiles as tile_times
 import timing
@@ -29,7 +30,7 @@ from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver, libraries
 from ladder.network import networks, optimizers, weights
 from ladder.plan import plan
-from ladder.rungs import catalog
+from ladder.rungs import catalog, counted
 from ladder.rungs.catalog import RUNGS
 from ladder.training import training
 from ladder.training.inference import Inference
@@ -149,16 +150,27 @@ def prepare(case, rung):
         "precision": precision(rung),
         "same_bytes_twice": True,
         "step_us": statistics.median(turn(rung, min(WARM_UP, steps))["us"]),
-        "kernels": step_kernels.digest(lowered),
+        **_kernels(rung, lowered),
         "flop": lowered.flop,
         "bytes": roofline.plan_bytes(lowered),
         "launches": sum(len(step.launches) for step in lowered.steps),
         "launching": executor.launching(),
         "floor_us": peak and 1e6 * roofline.floor(lowered.flop, 0, peak),
-        "predicted_h200_us": 1e6 * roofline.plan_seconds(lowered, roofline.H200[products(rung)]),
         "planned_bytes": sum(lowered.bytes_by_kind().values()),
         "driver_bytes": executor.device_bytes(),
     }
+
+
+def _kernels(rung, lowered):
+    """The digest of a plan's kernels, and what is predicted of them for this card: what is measured
+    of them stands beside it when there are others.
+    """
+    digest, record = step_kernels.digest(lowered), counted.read()
+    counts = record["rungs"].get(rung, {})
+    if counts.get("kernels") != digest:
+        return {"kernels": digest}
+    predicted = results.interval(counts, driver.gpu().name)
+    return {"kernels": digest, "predicted": predicted, "dated": record["dates"][rung]}
 
 
 def turn(rung, steps):

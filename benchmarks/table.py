@@ -1,5 +1,5 @@
 """Write the tables of kernels/README.md, docs/prediction.md and docs/results.md between their
-markers, and docs/ladder.svg.
+markers, docs/ladder.svg, and measured_steps.json, what the ladder's page shows of a record.
 
     python benchmarks/table.py [--check]
 
@@ -11,6 +11,7 @@ is "not measured". --check writes nothing and exits with 1 if a table is out of 
 
 import argparse
 import dataclasses
+import json
 import pathlib
 import sys
 import textwrap
@@ -135,6 +136,7 @@ def wanted_texts(records):
     return {
         **texts,
         HERE.parent / "docs/ladder.svg": ladder_picture.picture(ladder(newest), card),
+        counted.MEASURED: json.dumps(measured_steps(newest), indent=1) + "\n",
         page: with_predictions(page.read_text("utf-8"), results.measured_then(records)),
     }
 
@@ -187,6 +189,35 @@ def ladder_row(rung, counts, record):
         measured and measured["median_us"] / 1000,
         torch and torch["median_us"] / 1000,
     )
+
+
+def measured_steps(record):
+    """{rung: microseconds of a step, of PyTorch's fastest in the same precision, and of what was
+    predicted of these kernels} with the day and the card; {} without a record.
+    """
+    if not record:
+        return {}
+    return {
+        "card": record["machine"]["gpu"],
+        "made": record["made"][:10],
+        "pytorch": (results.result(record, "PyTorch") or {}).get("torch"),
+        "rungs": {rung: measured_step(record, rung) for rung in documented_rungs()},
+    }
+
+
+def measured_step(record, rung):
+    """A row of measured_steps; today: whether the measured kernels are today's."""
+    measured = results.row(record, CASE, rung)
+    torch = results.fastest(record, CASE, precision(rung), torch=True)
+    predicted, dated = results.predicted(record, measured) if measured else (None, "")
+    return {
+        "us": measured and round(measured["median_us"], 1),
+        "kernels": measured and results.kernels(record, measured),
+        "today": measured_row(record, rung) is not None,
+        "predicted": predicted,
+        "dated": dated,
+        "torch": torch and round(torch["median_us"], 1),
+    }
 
 
 def log(record):
@@ -294,8 +325,7 @@ def predicted(counts, gpu=assumptions.H200, unit=1):
     """'190-280', the interval of a rung's step, "" of a GPU without one; gpu: its driver's name;
     unit: microseconds of one.
     """
-    card = gpu.removeprefix("NVIDIA ").removeprefix("GeForce ").partition("-")[0]
-    ends = counts["predicted"].get(card) if counts else None
+    ends = counts and results.interval(counts, gpu)
     return counted.span(*(end / unit for end in ends)) if ends else ""
 
 
@@ -471,18 +501,26 @@ def row(rung, lowered, counts, measured, record):
     )
 
 
-def measured_cells(rung, lowered, measured, below, record):
-    seconds, ceilings = measured["median_us"] / 1e6, results.result(record, "ceilings")
+def ceilings(record, rung):
+    """The Ceilings that a record's card reached by itself, in products as the rung's and in copies;
+    None where nobody measured them.
+    """
+    reached = results.result(record, "ceilings")
     on_tensor_cores = results.result(record, "PyTorch's ceilings") or {}
-    ceiling = roofline.rate(
-        {**on_tensor_cores, **({"fp32": ceilings["fp32_flop_per_second"]} if ceilings else {})},
-        products(rung),
-    )
+    own = {"fp32": reached["fp32_flop_per_second"]} if reached else {}
+    flop = roofline.rate({**on_tensor_cores, **own}, products(rung))
+    if not (reached and flop):
+        return None
+    return roofline.Ceilings(record["machine"]["gpu"], flop, reached["copy_bytes_per_second"])
+
+
+def measured_cells(rung, lowered, measured, below, record):
+    seconds, most = measured["median_us"] / 1e6, ceilings(record, rung)
     return (
         spread(measured),
         f"{measured['mhz']:.0f}",
         f"{lowered.flop / seconds / 1e12:.1f}",
-        f"{100 * lowered.flop / seconds / ceiling:.0f}" if ceiling else NOT_MEASURED,
+        f"{100 * lowered.flop / seconds / most.flop:.0f}" if most else NOT_MEASURED,
         share(results.fastest(record, CASE, measured["precision"], torch=True), measured),
         f"{below['median_us'] / measured['median_us']:.2f}" if below else "",
         deviations(record, CASE, rung),

@@ -2,12 +2,20 @@
 the roofs.
 """
 
+import sys
+
 import pytest
 
 import browser
 import small_comparison
 from ladder.pages import launches, parity
 from ladder.rungs import counted
+from ladder.sources import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import gpu_page  # noqa: E402
+import results  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     browser.find() is None, reason="no Chromium found (Debian package: chromium)"
@@ -18,7 +26,12 @@ pytestmark = pytest.mark.skipif(
 def page(tmp_path):
     path = tmp_path / "parity.html"
     path.write_text(
-        parity.page(small_comparison.summary(), "2026-01-31T12:34:56Z", counted.predictions())
+        parity.page(
+            small_comparison.summary(),
+            "2026-01-31T12:34:56Z",
+            counted.predictions(),
+            counted.measured(),
+        )
     )
     assert path.stat().st_size < 1.5e6
     return path
@@ -35,7 +48,7 @@ def test_keys_go_from_launch_to_launch_and_the_focused_rung_stands_under_the_roo
 ):
     shown = "[...document.querySelectorAll('.launches')].filter(one => one.checkVisibility()).map(one => one.dataset.rung)"
     assert opened.value(shown) == ["gpu_basic"]
-    rungs = launches.context(counted.predictions(), {})["rungs"]
+    rungs = launches.context(counted.predictions())["rungs"]
     number = [rung["name"] for rung in rungs].index("gpu_bf16_sm90")
     opened.value(
         f"document.querySelectorAll('.timeline tr')[{number}].querySelector('[data-run]').focus()"
@@ -54,6 +67,13 @@ def test_keys_go_from_launch_to_launch_and_the_focused_rung_stands_under_the_roo
     )
     links = "[...document.querySelectorAll('#predicted a')]"
     assert opened.value(f"{links}.filter(link => !document.querySelector(link.hash)).length") == 0
+
+
+def test_the_page_of_a_card_can_be_read_by_everyone_and_no_table_is_cut(chromium, tmp_path):
+    path = tmp_path / "card.html"
+    path.write_text(gpu_page.page(results.records()[0]))
+    browser.check_axe(chromium, path, 1280, "light")
+    assert chromium.value(f"{browser.SCROLLING}.map(one => one.ariaLabel)") == []
 
 
 class TestEveryPage(browser.EveryPage):

@@ -13,13 +13,19 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import roofline  # noqa: E402
 from cases import products  # noqa: E402
 
+COUNTS = {
+    **dict.fromkeys(("occupancy", "waves", "coalesced", "conflicts", "products"), 0.5),
+    **{"share": 0.8, "place": "enc1 forward", "kernel": "a.cu conv"},
+    **{"without": 20.0, "next": "memory"},
+}
 FIRST = {
     "name": "gpu_basic",
     "below": None,
-    "predicted": [90.0, 130.0],
-    "bound": "memory",
+    "bound_by": "memory",
+    "limiting": COUNTS,
+    "middle": 100.0,
     "floor": 20.0,
-    "launches": [
+    "timeline": [
         ["enc1 forward", "a.cu conv", 4_000_000_000, 10_000_000, 80.0, "level 1"],
         ["enc1 forward", "a.cu relu", 0, 8, 20.0, "memory"],
     ],
@@ -27,10 +33,11 @@ FIRST = {
 SECOND = {
     "name": "gpu_shared",
     "below": "gpu_basic",
-    "predicted": [20.0, 30.0],
-    "bound": "issue",
+    "bound_by": "issue",
+    "limiting": COUNTS,
+    "middle": 25.0,
     "floor": 20.0,
-    "launches": [["enc1 forward", "b.cu conv", 4_000_000_000, 8_000_000, 25.0, "issue"]],
+    "timeline": [["enc1 forward", "b.cu conv", 4_000_000_000, 8_000_000, 25.0, "issue"]],
 }
 
 
@@ -43,7 +50,7 @@ def test_the_roofs_are_those_of_the_predictions():
 
 
 def test_a_mark_is_at_its_flop_per_byte_and_its_rate_and_as_large_as_its_share():
-    first, second = launches.context([FIRST, SECOND], {})["rungs"]
+    first, second = launches.context([FIRST, SECOND])["rungs"]
     points = {
         group["name"]: group for group in first["chart"]["series"] if group["colour"] != "level"
     }
@@ -62,34 +69,16 @@ def test_a_mark_is_at_its_flop_per_byte_and_its_rate_and_as_large_as_its_share()
     assert (of_second["issue"]["x"], of_second["issue"]["y"]) == ([500], [160])
 
 
-def test_a_track_is_as_long_as_the_step_of_the_rung_below_filled_by_its_launches():
-    first, second = launches.context([FIRST, SECOND], {"gpu_shared": 0.03})["rungs"]
-    assert (first["length"], first["floor"], first["gain"]) == (100, 20, "")
-    assert (second["length"], second["floor"], second["gain"], second["measured"]) == (
-        25,
-        20,
-        "4.0× gpu_basic",
-        "0.030\u202fms",
-    )
+def test_a_track_is_a_whole_step_filled_by_its_launches():
+    first, second = launches.context([FIRST, SECOND])["rungs"]
     assert [launch["length"] for launch in first["launches"]] == [80, 20]
-    slower = {**SECOND, "launches": [["enc1 forward", "b.cu conv", 0, 8, 200.0, "issue"]]}
-    assert launches.context([FIRST, slower], {})["rungs"][1]["length"] == 100, (
-        "no longer than its track"
-    )
-
-
-def test_the_ladder_has_every_rung_on_one_axis():
-    ladder = launches.context([FIRST, SECOND], {"gpu_shared": 0.03})["ladder"]
-    level_1, issue, measured = ladder["series"]
-    assert (level_1["x"], level_1["low"], level_1["high"]) == ([0.1], [0.09], [0.13])
-    assert (issue["x"], issue["y"]) == ([0.025], [1])
-    assert (measured["x"], measured["y"], measured["look"]) == ([0.03], [1], ["tick"])
-    assert [row["name"] for row in ladder["y"]["rows"]] == ["gpu_basic", "gpu_shared"]
-    assert ladder["x"]["scale"] == "log"
+    assert (first["floor"], first["below"]) == (20, "")
+    assert (second["floor"], second["below"]) == (80, "gpu_basic")
+    assert "bound by issue, most of it in enc1 forward (conv)" in second["why"]
 
 
 def test_every_predicted_launch_is_explained_and_under_the_roofs_of_its_rung():
-    rungs = launches.context(counted.predictions(), {})["rungs"]
+    rungs = launches.context(counted.predictions())["rungs"]
     assert [rung["name"] for rung in rungs] == [
         rung for rung in catalog.RUNGS if rung.startswith("gpu_")
     ]
@@ -100,7 +89,9 @@ def test_every_predicted_launch_is_explained_and_under_the_roofs_of_its_rung():
             for launch in rung["launches"]
             if launch["y"] > min(roof, launches.MEMORY * launch["x"])
         ] == []
-        assert sum(launch["time"] for launch in rung["launches"]) == pytest.approx(
-            1000 * rung["value"]
-        )
-        assert rung["ends"][0] < rung["value"] < rung["ends"][1]
+        placed = [(one["x"], one["y"]) for one in rung["launches"] if one["flop"]]
+        for (low, high), values in zip(
+            (launches.ACROSS, launches.UP), zip(*placed, strict=True), strict=True
+        ):
+            assert low < min(values) <= max(values) < high
+        assert sum(one["length"] for one in rung["launches"]) == pytest.approx(100, abs=0.1)

@@ -62,8 +62,9 @@ CASES = [
     # the whole of a record, rung by rung
     ("*::test_a_race_has_the_rungs_and_the_best_of_pytorch_by_precision", 0),
     # These train networks with all layers, for which g++ compiles all kernels of a rung.
-    ("*::test_a_network_that_classifies_is_compared_and_kernels_of_other_rungs_are_named", 0),
+    ("*::test_a_network_that_classifies_is_compared", 0),
     ("*::test_the_record_has_every_section_the_headline_first", 0),
+    ("*::test_the_page_of_a_card_can_be_read_by_everyone_*", 0),
     ("*::test_parity_with_the_tiles_of_large_batches", 0),
     ("*::test_a_right_rung_passes_where_tensor_cores_truncate_their_sums", 0),
     ("*::test_a_rung_for_a_lower_precision_is_compared_with_the_cpu_at_that_precision", 1),

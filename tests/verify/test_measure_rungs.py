@@ -190,8 +190,8 @@ def test_a_cuda_error_is_a_fault_with_what_to_do_and_the_others_go_on(gpu, monke
     assert "please report it" in found["rungs"][0]["fault"] and found["fastest"] == {
         "float32": "cpu"
     }
-    row = page_text.text_of(parity_page.page(found, "")).partition("verdict")[2]
-    assert "gpu_basicCUDARuntimeError" in row and "did not run" in row
+    page = page_text.text_of(parity_page.page(found, ""))
+    assert page.count("gpu_basic did not run. CUDARuntimeError") == 1, "one line, no row of a table"
 
 
 def test_a_rung_that_ends_its_process_leaves_the_others_alone(monkeypatch, tmp_path):
@@ -231,42 +231,17 @@ def test_a_rung_of_the_gpu_is_measured_with_events_and_the_drivers_memory(gpu):
     assert found["passed"] and found["device"].startswith("Fake")
     assert found["work"]["loss"] == pytest.approx(3)  # three launches of a millisecond each
     assert found["driver_bytes"] >= sum(found["memory"].values()) > 0
-    operations = {layer: one["operation"] for one in found["kernels"] for layer in one["layers"]}
-    assert operations["a_relu"] == "relu_forward"
 
 
-def test_a_network_that_classifies_is_compared_and_kernels_of_other_rungs_are_named(gpu):
+def test_a_network_that_classifies_is_compared(gpu):
     found = small_comparison.compare(zoo.ZOO, ["cpu", "cpu_sequential", "gpu_opt_v2"])
     assert all(rung["passed"] for rung in found["rungs"])
     work = {"dense layers", "batch normalisation", "dropout and LRN", "shortcuts and shapes"}
     assert work <= set(found["rungs"][1]["work"])
     # gpu_opt_v2 computes a dense layer as a convolution
     assert work - {"dense layers"} <= set(found["rungs"][2]["work"])
-    rung = found["rungs"][2]
-    assert {
-        one["layers"][0]: one["rung"]
-        for one in rung["kernels"]
-        if one["operation"] == "conv2d_forward"
-    } == {
-        "first": "gpu_opt_v2",
-        "c7": "gpu_opt_v1",
-        "left": "gpu_opt_v1",
-        "right": "gpu_opt_v1",
-        "mid": "gpu_opt_v2",
-        "third_conv": "gpu_opt_v2",
-        "c5": "gpu_opt_v1",
-        "units": "gpu_opt_v2",
-        "scores_a": "gpu_opt_v2",
-        "scores_b": "gpu_opt_v2",
-    }
     page = parity_page.page(found, "2026-01-31T12:34:56Z")
-    assert (
-        "of gpu_opt_v1" in page
-        and "of gpu_basic" in page
-        and "of gpu_opt_v2" not in page
-        and "of cpu" not in page
-    )
-    assert "at most 8e-03" in page.replace("<br>", " ").replace('<span class="soft">', "")
+    assert '<td class="right">8e-03</td>' in page
 
 
 def test_every_kind_of_work_of_a_plan_has_its_row_and_every_kind_of_buffer_its_part():

@@ -2,7 +2,7 @@
 results, time and memory.
 
 params: network, batch_size, rungs, machine (host and GPU, so that each machine has its own
-artifact), predictions (rungs/counted.py).
+artifact), predictions, measured (rungs/counted.py).
 Writes parity.html, and parity.json, from which `variant: auto` selects the fastest rung that
 passed.
 """
@@ -26,7 +26,7 @@ def make(work, inputs, params):
         )
     timestamp = progress.utc()
     work.write_json("parity.json", {**summary, "made": timestamp})
-    page = parity.page(summary, timestamp, params["predictions"])
+    page = parity.page(summary, timestamp, params["predictions"], params["measured"])
     work.write_bytes("parity.html", page.encode())
     work.metrics = {
         "fastest": summary["fastest"],

@@ -40,8 +40,6 @@ WORK = (*dict.fromkeys(work for _, work in OPERATIONS[:-1]), executors.WAITING, 
 GPU_SECONDS = 600  # time limit of a GPU rung, with the compilation of its kernels
 # of a measurement: at most STEPS steps, none started after SECONDS
 WARM_UP, STEPS, SECONDS = 3, 50, 2.0
-# of the memory of a rung
-PARTS = (*dict.fromkeys(PURPOSES.values()), EXECUTOR, "images and counters")
 
 
 def compare(network, names, batch, run):
@@ -270,21 +268,4 @@ def measure(network, rung, batch, threads):
         },
         "memory": memory,
         "driver_bytes": executor.device_bytes(),
-        "kernels": kernels(step_plan),
     }
-
-
-def kernels(step_plan):
-    """The forward operation of each group of layers: [{"layers", "operation", "rung": the rung of
-    its kernels}].
-    """
-    groups = []
-    for layers, operation in step_plan.kernels:
-        step = next(
-            step
-            for step in step_plan.steps
-            if (step.layer, step.operation) == (layers[0], operation)
-        )
-        rung = step.launches[-1].source.partition("/")[0] if step.launches else step_plan.rung
-        groups.append({"layers": list(layers), "operation": operation, "rung": rung})
-    return groups

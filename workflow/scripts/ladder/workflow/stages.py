@@ -66,6 +66,7 @@ def _parity(config: Configuration) -> dict[str, Any]:
         "rungs": catalog.available(),
         "machine": catalog.machine(),
         "predictions": counted.predictions(),
+        "measured": counted.measured(),
     }
 
 

@@ -16,7 +16,7 @@
 //                     to "step-5" (pale to strong); key: what the series is in a legend; label: short, at the end of a line
 //            low, high  the ends of an interval, along x where y has rows, else along y
 //            id       what brush, pick and data-run of a page name a point by; text: its tip; size: of its mark; picture: on the sheet
-//            look     of a mark: "", "ring" or "tick"; floor: points that do not stretch the axis
+//            look     of a mark: "", "ring", "tick", or "span", an interval alone; floor: points that do not stretch the axis
 //   by       names of the horizontal axes of lines; series.by has for each a factor of x, or a list
 //   names    [{name, x, y}] written into the plot, apart from each other
 //   square   a map: as high as wide, without axes
@@ -37,7 +37,7 @@ const charts = (() => {
     7: "M-.42 -1.3H.42V-.42H1.3V.42H.42V1.3H-.42V.42H-1.3V-.42H-.42Z",
     8: "M-.6 -1.2L0 -.6L.6 -1.2L1.2 -.6L.6 0L1.2 .6L.6 1.2L0 .6L-.6 1.2L-1.2 .6L-.6 0L-1.2 -.6Z",
     9: "M0 -1.5L.4 -.4L1.5 0L.4 .4L0 1.5L-.4 .4L-1.5 0L-.4 -.4Z", 10: "M1.2 0L-.8 1.1V-1.1Z",
-    tick: "M-.3 -2.2H.3V2.2H-.3Z", below: "M-1.2 0L.8 1.1V-1.1Z",
+    tick: "M-.3 -2.2H.3V2.2H-.3Z", span: "M-1.6 -.7H1.6V.7H-1.6Z", below: "M-1.2 0L.8 1.1V-1.1Z",
   };
   const outline = (colour, look) => MARKS[look] ?? MARKS[colour] ?? MARKS[1];
 
@@ -441,8 +441,9 @@ const charts = (() => {
         const [x, y] = places[at], {look} = point, to = key => point[key]?.length ? point[key].map(value => this[key[0]].at(value)) : null;
         const below = data.y.rows && x < this.left;
         const [across, up] = [to("xs"), to("ys")];
-        if (across && !below) group.append(svg("path", {class: "interval", d: `M${Math.max(across[0], this.left)} ${y}H${across[1]}`}));
+        if (across && !below) group.append(svg("path", {class: look === "span" ? "interval span" : "interval", d: `M${Math.max(across[0], this.left)} ${y}H${across[1]}`}));
         if (up) group.append(svg("path", {class: "interval", "data-run": point.id, d: `M${x} ${up[0]}V${up[1]}`}));
+        if (look === "span") return;
         const wide = size * (series.size?.[point.index] ?? 1);
         group.append(svg("path", {class: look === "ring" ? "ring" : "mark", "data-run": point.id, d: outline(colour, below ? "below" : look),
           transform: `translate(${below ? round(this.left) : x} ${y})scale(${round(wide)})`}));
@@ -700,7 +701,8 @@ const charts = (() => {
     get csv() {
       const {series, x, y} = this.data, by = this.data.by ?? [x.label || "x"], ends = series.some(one => one.low);
       const along = (one, at, number) => Array.isArray(one.by?.[number]) ? one.by[number][at] : x.names ? one.x[at] : (one.by?.[number] ?? 1) * one.x[at];
-      const row = (one, at) => y.rows ? [y.rows[one.y[at]].name, one.x[at]] : [one.id?.[at] ?? one.name, ...by.map((_, number) => along(one, at, number)), one.y[at]];
+      const shared = y.rows && series.reduce((sum, one) => sum + one.x.length, 0) > y.rows.length;   // rows with several marks
+      const row = (one, at) => y.rows ? [y.rows[one.y[at]].name + (shared ? `, ${one.name}` : ""), one.x[at]] : [one.id?.[at] ?? one.name, ...by.map((_, number) => along(one, at, number)), one.y[at]];
       return saving.csv([[...y.rows ? ["", "value"] : ["series", ...by, y.label || "y"], ...ends ? ["low", "high"] : []],
         ...series.flatMap(one => one.x.map((_, at) => [...row(one, at), ...ends ? [one.low?.[at], one.high?.[at]] : []]))]);
     }

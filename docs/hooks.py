@@ -26,8 +26,8 @@ def on_files(files, config):
     """
     theme = [file for file in files if file.src_dir != config.docs_dir]
     assets = [
-        f"docs/{path.name}"
-        for path in ROOT.glob("docs/*")
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.glob("docs/**/*")
         if path.suffix in (".png", ".svg", ".css", ".js")
     ]
     return Files(

@@ -167,13 +167,13 @@ def test_without_a_kernel_the_busiest_is_copied_with_the_headers_beside_it(proje
 
 def test_a_header_is_copied_with_the_kernel_that_includes_it_and_what_is_between(project):
     before = files(project)
-    assert start(project, "copied", "gpu_opt_v1", "common/gemm_loop.cuh").returncode == 0
+    assert start(project, "of_header", "gpu_opt_v1", "common/gemm_loop.cuh").returncode == 0
     made = files(project) - before
     names = "conv2d_weight_grad.cu", "conv2d_gemm.cuh", "gemm_tile.cuh", "gemm_loop.cuh"
-    assert {f"kernels/copied/{name}" for name in names} < made
-    assert "kernels/copied/packed.cuh" not in made
-    included = (project / "kernels/copied/gemm_tile.cuh").read_text()
-    assert '#include "copied/gemm_loop.cuh"' in included
+    assert {f"kernels/of_header/{name}" for name in names} < made
+    assert "kernels/of_header/packed.cuh" not in made
+    included = (project / "kernels/of_header/gemm_tile.cuh").read_text()
+    assert '#include "of_header/gemm_loop.cuh"' in included
     for name in made:
         (project / name).unlink()
 

@@ -13,7 +13,7 @@
 # make records PRESET=cifar10_best   a preset on its real data, whole and with three seeds: benchmarks/presets/, and the tables
 # make container            a Docker image with the packages of the CPU and a copy of the project: kernel-ladder
 # make container-gpu        the same for a machine with an NVIDIA GPU: kernel-ladder-gpu
-# make docs                 docs/configuration.md and tables of docs/networks.md and climb.md, from the source;
+# make docs                 docs/configuration.md and tables of docs/networks.md and climb.md, with its figures, from the source;
 #                           and a site of all pages, which needs no network: site/index.html
 # make pictures             the pictures of README.md and docs/, photographed by Chromium; runs what is missing for them
 # make pins                 newest releases, with the hashes of their files, into envs/*.txt
@@ -23,7 +23,7 @@
 # DEVICE=cpu                no GPU packages on a machine with an NVIDIA GPU
 # MINUTES=13                of a gpu-check, which goes on where the time ran out
 # ARCHITECTURE=sm_90        that gpu-prepare compiles for; TARGET=3.12 is the version of Python there
-# KERNEL=gpu_basic/relu.cu  the file of kernels that rung copies, by default that of FROM's convolutions
+# KERNEL=gpu_basic/relu.cu  the file of kernels, or a header of one, that rung copies, by default that of FROM's convolutions
 # CONFIG="key=value ..."    settings that records and pictures add, the address of a data set for one
 # VERBOSE=1                 Snakemake's own words in report, model and table, in place of a line for each stage
 # PORT=8000                 of the demo; RUN, of the model and the table too:

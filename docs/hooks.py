@@ -36,7 +36,11 @@ def on_files(files, config):
     """
     theme = [file for file in files if file.src_dir != config.docs_dir]
     named = pages(config.nav)
-    assets = [f"docs/{path.name}" for path in ROOT.glob("docs/*") if path.suffix in ASSETS]
+    assets = [
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.glob("docs/**/*")
+        if path.suffix in ASSETS
+    ]
     own = [
         File(path, str(ROOT), config.site_dir, config.use_directory_urls)
         for path in [*named, *sorted(assets)]

@@ -7,7 +7,7 @@ RUNG=mine`.
                  memory watched: bounds, races, divergent barriers and whatever else the emulator
                  finds
     trains       five updates of small networks with every kind of layer change the weights as on
-                 the cpu rung
+                 the cpu rung, and of two of many channels if only these run a kernel of its own
     counts       the time of the autoencoder's training step, predicted from counts
                  (docs/prediction.md), of the rung and of the one below: faster or slower, neither
                  of which is wrong
@@ -78,9 +78,11 @@ def main():
     sys.exit(0 if right else 1)
 
 
-def verdicts(rung):
-    """The Verdicts on a rung up to the first that is not right."""
-    for check in (compiles, runs, trains, counts):
+def verdicts(rung, checks=None):
+    """The Verdicts on a rung up to the first that is not right; checks: some of them, by default
+    all.
+    """
+    for check in checks or (compiles, runs, trains, counts):
         try:
             verdict = check(rung)
         except UserError as error:
@@ -176,7 +178,7 @@ class Watched(emulator_executor.Executor):
 def runs(rung):
     """One update of each small network, watched."""
     executor = Watched(rung)
-    for network in zoo.NETWORKS.values():
+    for network in check_networks(rung).values():
         parity.train(
             network,
             rung,
@@ -187,8 +189,10 @@ def runs(rung):
         )
     kernels, networks = (
         _count(len(executor.kernels), "kernel"),
-        _count(len(zoo.NETWORKS), "network"),
+        _count(len(check_networks(rung)), "network"),
     )
+    if not executor.kernels:
+        return Verdict(False, "nothing runs", "no small network runs a kernel of its own")
     return Verdict(
         True,
         "runs",
@@ -200,7 +204,7 @@ def runs(rung):
 def trains(rung):
     """The updates of small networks."""
     worst, allowed = (0.0, "", ""), rung_checks.SMALL[catalog.RUNGS[rung].precision]
-    for name, network in zoo.NETWORKS.items():
+    for name, network in check_networks(rung).items():
         protocol, reference = (
             parity.protocols(network)["momentum"],
             reference_of(name, plan.made_for(rung)),
@@ -264,7 +268,7 @@ def _predicted(row):
 
 @functools.cache
 def reference_of(name, multipliers):
-    network = zoo.NETWORKS[name]
+    network = (zoo.NETWORKS | zoo.OF_MANY_CHANNELS)[name]
     return parity.train(
         network,
         "cpu",
@@ -278,11 +282,29 @@ def reference_of(name, multipliers):
 
 
 @functools.cache
+def check_networks(rung):
+    """{name: network} that are trained: of those of many channels, first, the ones that run a file
+    of the rung's own which no small network runs; and all small ones.
+    """
+    small = {source for network in zoo.NETWORKS.values() for source in own_files(network, rung)}
+    return {
+        name: network
+        for name, network in zoo.OF_MANY_CHANNELS.items()
+        if own_files(network, rung) - small
+    } | zoo.NETWORKS
+
+
+def own_files(network, rung):
+    made = rung_checks.training_plan(rung, network, parity.batch_size(network))
+    return {launch.source for launch in plan_checks.launches(made) if is_own(launch, rung)}
+
+
+@functools.cache
 def plans(rung):
     """A training step of every network, and of the autoencoder at its real batch."""
     made = [
         rung_checks.training_plan(rung, network, parity.batch_size(network))
-        for network in zoo.NETWORKS.values()
+        for network in (*zoo.NETWORKS.values(), *zoo.OF_MANY_CHANNELS.values())
     ]
     made.append(rung_checks.training_plan(rung, NETWORK))
     return [

@@ -4,12 +4,14 @@ check RUNG=mine` judges it.
     make rung NAME=mine FROM=gpu_basic [KERNEL=gpu_basic/relu.cu]
 
 FROM: the rung that it builds on; KERNEL: the file to copy, below kernels/, one that this rung runs,
-by default that of its convolutions. All files are new: git shows them as untracked, and removing
-kernels/mine and the module removes the rung.
+by default that of its convolutions. Of a header, such as common/gemm_loop.cuh, the file that
+includes it and does most of the arithmetic is copied too, and what is between them. All files are
+new: git shows them as untracked, and removing kernels/mine and the module removes the rung.
 """
 
 import argparse
 import difflib
+import functools
 import keyword
 import pathlib
 import re
@@ -26,6 +28,7 @@ from ladder.sources import ROOT, SCRIPTS
 from rung_checks import training_plan
 
 KERNELS, MODULES = ROOT / "kernels", SCRIPTS / "ladder/rungs"
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 MODULE = """{quotes}{below} with {file} of its own: say here what it changes.
 
 Kernels of kernels/{name} take the place of {below}'s where they have their names and arguments. For
@@ -73,24 +76,23 @@ def start(name, below, kernel=""):
     if not catalog.uses_gpu(below):
         gpu = filter(catalog.uses_gpu, catalog.RUNGS)
         raise UserError(f"FROM={excerpt(below)} is no rung for a GPU{nearest(below, gpu)}")
-    kernel = chosen(below, kernel)
-    file = pathlib.Path(kernel).name
+    kernel, header = chosen(below, kernel)
     contents = {
         **{
-            KERNELS / name / path.name: path.read_text()
-            for path in with_own_headers(KERNELS / kernel)
+            KERNELS / name / path.name: text
+            for path, text in copies(KERNELS / kernel, header, name).items()
         },
         KERNELS / name / catalog.ROW: ROW.format(below=below),
-        MODULES / f"{name}.py": MODULE.format(
-            quotes='"' * 3,
-            name=name,
-            below=below,
-            file=file,
-            kernel=kernel,
-        ),
+        MODULES / f"{name}.py": module(name, below, kernel),
     }
     write(name, contents)
     return list(contents)
+
+
+def module(name, below, kernel):
+    """The text of the module of rung `name` with a copy of a kernel's file."""
+    file = pathlib.Path(kernel).name
+    return MODULE.format(quotes='"' * 3, name=name, below=below, file=file, kernel=kernel)
 
 
 def check_name(name):
@@ -104,20 +106,23 @@ def check_name(name):
         )
 
 
-def chosen(below, kernel):
-    """The file to copy: `kernel` if `below` runs it, or of all the one in which most arithmetic is
+def chosen(below, wanted):
+    """(the file to copy, the header that it was chosen for or None): `wanted` if `below` runs it,
+    or of all, or of those that include the header `wanted`, the one in which most arithmetic is
     done.
     """
     work = {}
     for step in training_plan(below, networks.build("autoencoder")).steps:
         for launch in step.launches:
             work[launch.source] = work.get(launch.source, 0) + step.flop
-    wanted = kernel.removeprefix("kernels/")
-    if wanted and wanted not in work:
+    wanted = wanted.removeprefix("kernels/")
+    header = KERNELS / wanted if wanted.endswith(".cuh") else None
+    known = {file: flop for file, flop in work.items() if header in reached(KERNELS / file, header)}
+    if (header and not known) or (wanted and not header and wanted not in work):
         raise UserError(
-            f"KERNEL={excerpt(kernel)}: {below} runs no such file{nearest(wanted, work)}"
+            f"KERNEL={excerpt(wanted)}: {below} runs no such file{nearest(wanted, work)}"
         )
-    return wanted or max(work, key=work.get)
+    return (wanted, None) if wanted in work else (max(known or work, key=work.get), header)
 
 
 def nearest(value, choices):
@@ -128,10 +133,36 @@ def nearest(value, choices):
     return f"; the nearest is {found[0]}"
 
 
-def with_own_headers(path):
-    """A file of kernels and the headers beside it that it names without their folder."""
-    names = re.findall(r'^#include "([^"/]+)"', path.read_text(), re.M)
-    return [path, *(header for name in names for header in with_own_headers(path.parent / name))]
+def copies(path, header, name):
+    """{file: its text in the folder of rung `name`}; raises UserError where two have one name."""
+    files = reached(path, header)
+    if len({file.name for file in files}) < len(files):
+        raise UserError(f"KERNEL={header.name}: two of the files to copy have the same name")
+    return {
+        file: re.sub(
+            INCLUDE,
+            lambda found, file=file: (
+                f'#include "{name}/{pathlib.Path(found[1]).name}"'
+                if "/" in found[1] and KERNELS / found[1] in files
+                else found[0]
+            ),
+            file.read_text(),
+        )
+        for file in sorted(files)
+    }
+
+
+@functools.cache
+def reached(path, header):
+    """`path`, the headers beside it that it names without their folder, and all files through which
+    it includes `header`.
+    """
+    files = {path}
+    for name in re.findall(INCLUDE, path.read_text()):
+        below = reached((KERNELS if "/" in name else path.parent) / name, header)
+        if "/" not in name or header in below:
+            files |= below
+    return files
 
 
 def write(name, contents):

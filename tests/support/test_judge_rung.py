@@ -165,6 +165,19 @@ def test_without_a_kernel_the_busiest_is_copied_with_the_headers_beside_it(proje
         (project / name).unlink()
 
 
+def test_a_header_is_copied_with_the_kernel_that_includes_it_and_what_is_between(project):
+    before = files(project)
+    assert start(project, "of_header", "gpu_opt_v1", "common/gemm_loop.cuh").returncode == 0
+    made = files(project) - before
+    names = "conv2d_weight_grad.cu", "conv2d_gemm.cuh", "gemm_tile.cuh", "gemm_loop.cuh"
+    assert {f"kernels/of_header/{name}" for name in names} < made
+    assert "kernels/of_header/packed.cuh" not in made
+    included = (project / "kernels/of_header/gemm_tile.cuh").read_text()
+    assert '#include "of_header/gemm_loop.cuh"' in included
+    for name in made:
+        (project / name).unlink()
+
+
 def test_a_rung_that_is_not_there_is_refused_with_those_that_are(project):
     refused = run(project, "tests/support/judge_rung.py", "mien")
     assert (

@@ -360,6 +360,8 @@ NETWORKS = {
         "postactivation", (20, 20, 1), networks._postactivation, bottleneck=False
     ),
 }
+# Of many channels, for rungs whose kernels no small network runs.
+OF_MANY_CHANNELS = {"wide": WIDE, "deep": DEEP}
 # Networks without a gradient, which are fitted to patches.
 FITTED = {
     "patch_net": networks.build("patch_net", (20, 21, 3), filters=(5, 6, 7, 9)),

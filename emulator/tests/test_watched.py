@@ -49,6 +49,11 @@ KERNEL(two_values) {
     __syncthreads();
     y[threadIdx.x] = held;
 }
+KERNEL(shifts) { y[threadIdx.x] = 1u << (int(x[threadIdx.x]) + 31); }
+KERNEL(all_write) {
+    y[0] = x[threadIdx.x] + blockIdx.x;
+    y[1 + blockIdx.x] = y[0];
+}
 KERNEL(half_written) { if (threadIdx.x % 2) y[threadIdx.x] = x[threadIdx.x]; }
 KERNEL(adds) { y[threadIdx.x] += x[threadIdx.x]; }
 KERNEL(empty) {}
@@ -138,6 +143,7 @@ NOTES = {
     "one_value": ("same value", {"block": 32}, "writes held"),
     "half_written": ("unwritten output", {}, "128 of 256 bytes of y (64 x float32)"),
     "empty": ("no access", {}, "no thread reads or writes"),
+    "shifts": ("undefined shift", {}, "shifts a number of 32 bits by 32"),
 }
 
 
@@ -211,6 +217,25 @@ def test_the_other_thread_of_a_race_is_another_one(module):
     assert first.message.count("thread (40,0,0)") == 1
 
 
+def test_a_place_that_all_blocks_write_is_no_fault_of_the_emulator(module):
+    """The other access may be of an earlier block although this one has written since."""
+    listed = faults(module, "all_write", grid=3)
+    assert {fault.kind for fault in listed} == {"race", "race between blocks"}
+    assert all(fault.line for fault in listed)
+
+
+def test_counting_ends_in_time_and_counts_what_it_counts_here(module, monkeypatch):
+    with pytest.raises(KernelFault, match="time limit: .* after 1 s of the processor"):
+        module.get_function("no_end").count((1,), (64,), arrays(), seconds=1)
+    here = {}
+    for isolated in (True, False):
+        monkeypatch.setattr(cuda_emulator, "isolated", isolated)
+        x, y = arrays()
+        here[isolated] = module.get_function("right").count((1,), (64,), (x, y))
+        assert (x == y).all()
+    assert here[True] == here[False] and here[True]["loads"]["requests"] == 2
+
+
 def test_a_block_over_the_launch_bounds_is_refused(module):
     function, y = module.get_function("bounded"), np.zeros(64, np.float32)
     assert check(function, (1,), (32,), (y,)).errors == ()
@@ -259,22 +284,43 @@ def test_a_file_that_was_edited_is_loaded_anew(tmp_path):
     assert results == [[1, 1, 1], [2, 2, 2]]
 
 
-SUM = """
-extern "C" __global__ void total(const float* x, float* y, int which) {
-    // not what a kernel may do: the emulator's threads run one after another
-    if (which) y[0] += x[threadIdx.x];  // cuda-emulator: allow race
-    else if (threadIdx.x == 0) y[0] = x[0];
+SUMS = """
+extern "C" __global__ void total(const float* x, float* y, int* places) {
+    atomicAdd(&y[0], x[threadIdx.x]);
+    places[atomicAdd(&places[64], 1)] = threadIdx.x;
+}
+// what a race does, and nothing that a kernel may
+extern "C" __global__ void last(const float* x, float* y, int* places) {
+    y[0] += x[threadIdx.x];  // cuda-emulator: allow race
 }
 """
 
 
-@pytest.mark.parametrize("tolerance, kind", [(1e-5, "order of sums"), (1e-12, "order dependence")])
-def test_sums_in_another_order_are_notes_within_the_tolerance(tmp_path, tolerance, kind):
-    (tmp_path / "total.cu").write_text(SUM)
-    function = load(tmp_path / "total.cu").get_function("total")
+@pytest.fixture(scope="module")
+def sums(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kernels") / "sums.cu"
+    path.write_text(SUMS)
+    return load(path)
+
+
+@pytest.mark.parametrize(
+    "kernel, tolerance, kinds",
+    [
+        ("total", None, {"order of sums": "note", "order of atomics": "note"}),
+        ("total", 1e-12, {"order dependence": "error", "order of atomics": "note"}),
+        ("last", None, {"order dependence": "error"}),
+    ],
+)
+def test_what_atomics_in_another_order_change_is_a_note_within_the_tolerance(
+    sums, kernel, tolerance, kinds
+):
     x = np.random.default_rng(0).uniform(0, 1, 64).astype(np.float32)
     report = cuda_emulator.watched.examine(
-        function, (1,), (64,), (x, np.zeros(1, np.float32), np.int32(1)), tolerance=tolerance
+        sums.get_function(kernel),
+        (1,),
+        (64,),
+        (x, np.zeros(1, np.float32), np.zeros(65, np.int32)),
+        tolerance=tolerance,
     )
-    assert {fault.kind for fault in report.faults} == {kind}
-    assert "y[0] is " in report.faults[0].message and "of the largest" in report.faults[0].message
+    assert {fault.kind: fault.severity for fault in report.faults} == kinds
+    assert "y[0] is " in "".join(fault.message for fault in report.faults)

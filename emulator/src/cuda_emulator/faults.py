@@ -101,7 +101,7 @@ class Raw(ctypes.Structure):
 
 
 def _list_of(most):
-    names = "most", "count", "lost", "accesses", "ended"
+    names = "most", "count", "lost", "accesses", "ended", "atomics"
     fields = [*((name, ctypes.c_uint64) for name in names), ("list", Raw * most)]
     return type("Faults", (ctypes.Structure,), {"_fields_": fields})
 

@@ -54,6 +54,11 @@ KERNEL(all_write) {
     y[0] = x[threadIdx.x] + blockIdx.x;
     y[1 + blockIdx.x] = y[0];
 }
+KERNEL(no_first) {
+    float sum;
+    for (int i = threadIdx.x; i < int(x[63]); i += 32) sum += x[i];
+    y[threadIdx.x] = sum;
+}
 KERNEL(half_written) { if (threadIdx.x % 2) y[threadIdx.x] = x[threadIdx.x]; }
 KERNEL(adds) { y[threadIdx.x] += x[threadIdx.x]; }
 KERNEL(empty) {}
@@ -217,6 +222,14 @@ def test_the_other_thread_of_a_race_is_another_one(module):
     assert first.message.count("thread (40,0,0)") == 1
 
 
+def test_a_sum_that_begins_nowhere_is_named_with_its_line(module):
+    function = module.get_function("no_first")
+    report = cuda_emulator.watched.examine(function, (1,), (64,), arrays())
+    found = [fault for fault in report.errors if fault.kind == "order dependence"]
+    line = KERNELS.splitlines().index("    float sum;") + 1
+    assert found and line <= found[0].line <= line + 2 and "; sum may be read" in found[0].message
+
+
 def test_a_place_that_all_blocks_write_is_no_fault_of_the_emulator(module):
     """The other access may be of an earlier block although this one has written since."""
     listed = faults(module, "all_write", grid=3)
@@ -254,7 +267,7 @@ def test_elements_of_arrays_of_more_dimensions_have_their_place(module):
     x, y = np.zeros((4, 16), np.float32), np.zeros((4, 16), np.float32)
     with pytest.raises(KernelFault) as fault:
         check(module.get_function("right"), (2,), (64,), (x, y))
-    assert "y[0], element (0, 0)," in str(fault.value)
+    assert "y[0] at (0, 0), " in str(fault.value)
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ _CHECKS = (
     "--param=tsan-instrument-func-entry-exit=0",
 )
 # g++ takes longer for -O2 than the threads that run one after another gain
-_WATCHED_FLAGS = ("-O1", *_CHECKS, "-fsanitize=shift-exponent")
+_WATCHED_FLAGS = ("-O1", *_CHECKS, "-fsanitize=shift-exponent", "-Wmaybe-uninitialized")
 # A structure is copied whole, not by its members, so that 16 bytes are one access; the head of a
 # loop is one block, not copied.
 _COUNTED_FLAGS = ("-O2", *_CHECKS, "-fno-tree-sra", "-fno-tree-ch", "-fsanitize-coverage=trace-pc")
@@ -987,14 +987,15 @@ def _make_library(library, module, flags, runtime, entries):
         wrapper.write_text(wrapper_text(module, entries, header, macros), "utf-8")
         command = [*flags, *(f"-I{path}" for path in folders), "-S", str(wrapper)]
         try:
-            _compile(command, kernels)
+            warnings = _compile(command, kernels)
         except CompileError as error:
             if "always_inline" not in str(error):
                 raise
             # a function that is always inlined has no address that a kernel could pass on
             text = wrapper.read_text("utf-8")
             wrapper.write_text(re.sub(r"\b__forceinline__\b", "inline", text), "utf-8")
-            _compile(command, kernels)
+            warnings = _compile(command, kernels)
+        _write(library.with_suffix(".txt"), warnings)
         kernels.write_text(_with_red_zones(kernels.read_text("utf-8")), "utf-8")
         # Linked without the sanitizers' flags: the functions that their calls need are in
         # checks.cpp.
@@ -1142,12 +1143,14 @@ def _write(path, text):
 
 
 def _compile(arguments, target):
+    """g++'s warnings."""
     temporary = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     command = ["g++", *_COMMON_FLAGS, *arguments, "-o", str(temporary)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
         raise CompileError(hints.with_hint(run.stderr))
     os.replace(temporary, target)
+    return run.stderr
 
 
 @functools.cache

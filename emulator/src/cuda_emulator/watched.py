@@ -23,6 +23,7 @@ SECONDS = 60  # of the processor, that a launch may take in one order
 # Part of the largest number by which sums of atomics may differ between two orders, or so many
 # steps of the type, if that is more
 TOLERANCE, STEPS = 1e-5, 16
+FOLLOW = "unwritten output", "no access"  # from errors
 ELSEWHERE = 63  # the bit of Faults.atomics for all that is no argument
 
 
@@ -97,7 +98,7 @@ def examine(
             process.end()
     left = [fault for fault in merged(listed) if not fault.allowed(allow)]
     if any(fault.severity == "error" for fault in left):
-        left = [fault for fault in left if fault.kind != "unwritten output"]  # which follows
+        left = [fault for fault in left if fault.kind not in FOLLOW]
     else:
         others = differences(launch, processes, tolerance)
         left += [fault for fault in merged(others) if not fault.allowed(allow)]
@@ -272,8 +273,15 @@ def differences(launch, processes, tolerance):
             orders = processes[0].order, process.order
             summed = atomics >> (ELSEWHERE if number is None else min(number, ELSEWHERE)) & 1
             kind, message = _difference(name, values, orders, tolerance, atomics, summed)
-            severity = "error" if kind == "order dependence" else "note"
-            listed.append(Fault(launch.function.name, kind, message, "", 0, None, severity, 1, orders))
+            severity, file, line = "note", "", 0
+            if kind == "order dependence":
+                severity = "error"
+                if place := faults.uninitialised(process.library, launch.function):
+                    file, line, variable = place
+                    message += f"; {variable} may be read before it is written"
+            listed.append(
+                Fault(launch.function.name, kind, message, file, line, None, severity, 1, orders)
+            )
     return listed
 
 

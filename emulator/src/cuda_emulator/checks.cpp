@@ -171,19 +171,20 @@ void begin_checks() {
 // What no thread has touched of an array that they wrote to.
 static void look_for_unwritten(const Region& region) {
     size_t granules = region.count(), untouched = 0, first = granules;
-    bool written = false;
+    Stamp written{};
     for (size_t i = 0; i < granules; i++) {
-        written |= region.granules[i].write.block != 0;
+        if (region.granules[i].write.block) written = region.granules[i].write;
         if (region.granules[i].write.block || region.granules[i].read.block) continue;
         untouched++;
         first = std::min(first, i);
     }
-    if (!written || !untouched) return;
+    if (!written.block || !untouched) return;
     Fault fault = without_thread("unwritten output");
     snprintf(fault.message, sizeof fault.message,
              "%zu of %zu bytes of {array} are neither written nor read, the first at {element}",
              std::min(untouched << region.shift, region.bytes), region.bytes);
     fault.severity = NOTE;
+    fault.address = written.address;  // of a store that leaves out the rest
     fault.argument = region.argument;
     fault.offset = first << region.shift;
     keep(fault);

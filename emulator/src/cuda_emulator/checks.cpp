@@ -55,11 +55,11 @@ static uintptr_t code_of(const Stamp& stamp) {
 struct Region {
     const unsigned char* begin;
     size_t bytes;
-    unsigned shift;    // of a byte's number to its granule's
-    unsigned finest;   // that `shift` may become
-    int argument;      // its number, or SHARED
-    const char* name;  // of a shared array
-    bool empty;        // at first
+    unsigned shift;     // of a byte's number to its granule's
+    unsigned finest;    // that `shift` may become
+    int argument;       // its number, or SHARED
+    const char* name;   // of a shared array
+    bool empty;         // at first
     Granule* granules;  // null: of a constant
     const unsigned char* end() const { return begin + bytes; }
     size_t count() const { return (bytes + (size_t(1) << shift) - 1) >> shift; }
@@ -140,7 +140,8 @@ __attribute__((noinline)) static void refine(Region& region, size_t places) {
 struct Span {
     size_t first, last;
 };
-static EMULATOR_INLINE Span granules_of(Region& region, const unsigned char* pointer, size_t bytes) {
+static EMULATOR_INLINE Span granules_of(Region& region, const unsigned char* pointer,
+                                        size_t bytes) {
     size_t offset = pointer - region.begin, places = offset | bytes;
     if (region.shift > region.finest && places & ((size_t(1) << region.shift) - 1))
         refine(region, places);
@@ -301,8 +302,7 @@ static EMULATOR_INLINE bool unordered(const Stamp& stamp) {
     if (stamp.block == 0) return false;
     if (stamp.readers == Readers::BLOCKS) return true;
     bool alone = stamp.readers == Readers::ONE_THREAD;
-    if (stamp.block != block_number)
-        return !fenced(stamp, alone);
+    if (stamp.block != block_number) return !fenced(stamp, alone);
     if (stamp.tick <= barrier_tick) return false;
     if (!same_warp(stamp) || stamp.readers == Readers::ONE_BLOCK)
         return !(alone && barriers_in_use && handed_over(stamp.thread, stamp.tick)) &&
@@ -341,8 +341,7 @@ static EMULATOR_INLINE Readers with_current(const Stamp& earlier) {
 static EMULATOR_INLINE void restamp(Stamp& stamp, uintptr_t address, bool among_others) {
     Readers readers = among_others ? with_current(stamp) : Readers::ONE_THREAD;
     uint32_t other = stamp.thread != current->linear ? stamp.thread : stamp.other;
-    if (readers == Readers::BLOCKS)
-        other = stamp.block != block_number ? stamp.block : stamp.other;
+    if (readers == Readers::BLOCKS) other = stamp.block != block_number ? stamp.block : stamp.other;
     stamp = now(address);
     stamp.readers = readers;
     stamp.other = other;

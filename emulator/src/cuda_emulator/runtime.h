@@ -67,7 +67,7 @@ extern unsigned epoch;         // barriers this block has passed
 extern uint64_t barrier_tick;  // when it passed the last one
 extern uint64_t ticks;         // of the block's accesses and waits
 inline uint64_t next_tick() { return ++ticks; }
-extern uintptr_t last_access;             // of the code
+extern uintptr_t last_access;            // of the code
 extern std::vector<uint64_t> warp_tick;  // the last __syncwarp of the whole warp, of each warp
 
 // Where in the kernel: a file and line, or the code addresses of the access and of the one it

@@ -73,8 +73,9 @@ def examine(
 
     allow: patterns of faults that are left out (Fault.allowed); tolerance: where a kernel has
     atomics, which come in any order, floats that differ between two orders by up to this part of
-    an array's largest number are a note, TOLERANCE or STEPS if it is None; uninitialised: names or numbers of parameters whose arrays hold nothing at first; seconds: of
-    the processor, whole, that an order may take. Raises ValueError for a number of them below 1.
+    an array's largest number are a note, TOLERANCE or STEPS if it is None; uninitialised: names or
+    numbers of parameters whose arrays hold nothing at first; seconds: of the processor, whole, that
+    an order may take. Raises ValueError for a number of them below 1.
     """
     if seconds not in range(1, 1 << 31):
         raise ValueError(f"seconds is a whole number from 1 on, not {seconds}")

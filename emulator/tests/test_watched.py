@@ -21,6 +21,7 @@ KERNELS = re.sub(
     lambda match: HEAD.format(match[1]),
     r"""
 #define BOUND (4 * 8)
+typedef float real;
 KERNEL(right) { y[threadIdx.x] = x[threadIdx.x]; }
 KERNEL(null_pointer) { float* p = x[0] == 0 ? nullptr : y; if (threadIdx.x == 5) p[threadIdx.x] = 1; }
 KERNEL(wild_pointer) { y[(long long)(x[1]) << 40] = 1; }
@@ -49,6 +50,7 @@ KERNEL(two_values) {
     __syncthreads();
     y[threadIdx.x] = held;
 }
+KERNEL(casts) { const_cast<float*>(x)[threadIdx.x / 40] = threadIdx.x; }
 KERNEL(shifts) { y[threadIdx.x] = 1u << (int(x[threadIdx.x]) + 31); }
 KERNEL(all_write) {
     y[0] = x[threadIdx.x] + blockIdx.x;
@@ -74,7 +76,7 @@ KERNEL(no_index) {
     y[threadIdx.x] = local[int(x[2])];
 }
 KERNEL(tile_race) {
-    __shared__ float tile[8][8];
+    __shared__ real tile[8][8];
     tile[threadIdx.x / 8][threadIdx.x % 8] = x[threadIdx.x];
     y[threadIdx.x] = tile[7 - threadIdx.x / 8][7 - threadIdx.x % 8];
 }
@@ -130,6 +132,7 @@ ERRORS = {  # kernel: (kind, options, words of the message)
     "adds": ("uninitialised read", {"uninitialised": ("y",)}, "reads y[0]"),
     "too_static": ("too much shared memory", {}, "65536 bytes"),
     "no_index": ("out of bounds", {}, "uses index 8 of local 'float [8]'"),
+    "casts": ("race", {}, "writes x[0], which thread"),
     "tile_race": ("race", {}, "writes tile[4][0], which thread (31,0,0) of its block reads"),
 }
 

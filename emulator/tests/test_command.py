@@ -4,12 +4,15 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
+import cuda_emulator
 from cuda_emulator import arguments, command, hints
 
 ISOLATED = True
@@ -132,6 +135,39 @@ def test_no_seconds_end_nothing_but_the_command(tmp_path):
         start_new_session=True,  # whose processes an earlier version ended, all of them
     )
     assert result.returncode == command.UNCHECKED and "from 1 on" in result.stderr
+
+
+def test_an_interrupted_command_ends_with_one_line(tmp_path):
+    (tmp_path / "endless.cu").write_text(
+        '__global__ void endless(float* x) { printf("begun\\n"); for (;;) x[0] += 1; }'
+    )
+    command_line = [sys.executable, "-m", "cuda_emulator", "check", "endless.cu", "--block", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(
+        [*command_line, "--args", "x:float32[1]"], cwd=tmp_path, env=environment, **pipes
+    ) as process:
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == command.INTERRUPTED
+    assert error.splitlines()[-1] == "cuda-emulator: interrupted" and "Traceback" not in error
+
+
+def test_the_cache_keeps_what_was_used_last_within_its_bounds(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cuda_emulator, "KEPT_BYTES", 20)
+    folder, now, day = cuda_emulator._cache(), time.time(), 24 * 3600
+    for name, days in {"older": 31, "old": 3, "used": 2, "new": 1}.items():
+        (folder / name).write_bytes(bytes(10))
+        os.utime(folder / name, (now - days * day,) * 2)
+    with cuda_emulator.missing(folder / "old") as absent:
+        assert not absent
+    cuda_emulator._forget_unused.__wrapped__()
+    assert {path.name for path in folder.iterdir()} == {"new", "old"}
+    os.utime(folder / "new", (now - 31 * day,) * 2)
+    cuda_emulator._forget_unused.__wrapped__()
+    assert {path.name for path in folder.iterdir()} == {"old"}
 
 
 def test_a_cache_that_cannot_be_written_is_one_line(run, tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ KERNELS = re.sub(
     lambda match: HEAD.format(match[1]),
     r"""
 #define BOUND (4 * 8)
+typedef float real;
 KERNEL(right) { y[threadIdx.x] = x[threadIdx.x]; }
 KERNEL(null_pointer) { float* p = x[0] == 0 ? nullptr : y; if (threadIdx.x == 5) p[threadIdx.x] = 1; }
 KERNEL(wild_pointer) { y[(long long)(x[1]) << 40] = 1; }
@@ -49,6 +50,17 @@ KERNEL(two_values) {
     __syncthreads();
     y[threadIdx.x] = held;
 }
+KERNEL(casts) { const_cast<float*>(x)[threadIdx.x / 40] = threadIdx.x; }
+KERNEL(shifts) { y[threadIdx.x] = 1u << (int(x[threadIdx.x]) + 31); }
+KERNEL(all_write) {
+    y[0] = x[threadIdx.x] + blockIdx.x;
+    y[1 + blockIdx.x] = y[0];
+}
+KERNEL(no_first) {
+    float sum;
+    for (int i = threadIdx.x; i < int(x[63]); i += 32) sum += x[i];
+    y[threadIdx.x] = sum + clock();  // which the order changes, as it may what a register holds
+}
 KERNEL(half_written) { if (threadIdx.x % 2) y[threadIdx.x] = x[threadIdx.x]; }
 KERNEL(adds) { y[threadIdx.x] += x[threadIdx.x]; }
 KERNEL(empty) {}
@@ -64,7 +76,7 @@ KERNEL(no_index) {
     y[threadIdx.x] = local[int(x[2])];
 }
 KERNEL(tile_race) {
-    __shared__ float tile[8][8];
+    __shared__ real tile[8][8];
     tile[threadIdx.x / 8][threadIdx.x % 8] = x[threadIdx.x];
     y[threadIdx.x] = tile[7 - threadIdx.x / 8][7 - threadIdx.x % 8];
 }
@@ -120,6 +132,7 @@ ERRORS = {  # kernel: (kind, options, words of the message)
     "adds": ("uninitialised read", {"uninitialised": ("y",)}, "reads y[0]"),
     "too_static": ("too much shared memory", {}, "65536 bytes"),
     "no_index": ("out of bounds", {}, "uses index 8 of local 'float [8]'"),
+    "casts": ("race", {}, "writes x[0], which thread"),
     "tile_race": ("race", {}, "writes tile[4][0], which thread (31,0,0) of its block reads"),
 }
 
@@ -138,6 +151,7 @@ NOTES = {
     "one_value": ("same value", {"block": 32}, "writes held"),
     "half_written": ("unwritten output", {}, "128 of 256 bytes of y (64 x float32)"),
     "empty": ("no access", {}, "no thread reads or writes"),
+    "shifts": ("undefined shift", {}, "shifts a number of 32 bits by 32"),
 }
 
 
@@ -147,6 +161,7 @@ def test_what_may_be_right_is_a_note_and_can_be_allowed(module, name):
     notes = faults(module, name, **options)
     assert notes[0].kind == kind and {note.severity for note in notes} == {"note"}
     assert words in notes[0].message
+    assert (notes[0].line > 0) == (name != "empty")
     assert kind not in {note.kind for note in faults(module, name, allow=(kind,), **options)}
 
 
@@ -211,6 +226,33 @@ def test_the_other_thread_of_a_race_is_another_one(module):
     assert first.message.count("thread (40,0,0)") == 1
 
 
+def test_a_sum_that_begins_nowhere_is_named_with_its_line(module):
+    function = module.get_function("no_first")
+    report = cuda_emulator.watched.examine(function, (1,), (64,), arrays())
+    found = [fault for fault in report.errors if fault.kind == "order dependence"]
+    line = KERNELS.splitlines().index("    float sum;") + 1
+    assert found and line <= found[0].line <= line + 2 and "; sum may be read" in found[0].message
+
+
+def test_a_place_that_all_blocks_write_is_no_fault_of_the_emulator(module):
+    """The other access may be of an earlier block although this one has written since."""
+    listed = faults(module, "all_write", grid=3)
+    assert {fault.kind for fault in listed} == {"race", "race between blocks"}
+    assert all(fault.line for fault in listed)
+
+
+def test_counting_ends_in_time_and_counts_what_it_counts_here(module, monkeypatch):
+    with pytest.raises(KernelFault, match="time limit: .* after 1 s of the processor"):
+        module.get_function("no_end").count((1,), (64,), arrays(), seconds=1)
+    here = {}
+    for isolated in (True, False):
+        monkeypatch.setattr(cuda_emulator, "isolated", isolated)
+        x, y = arrays()
+        here[isolated] = module.get_function("right").count((1,), (64,), (x, y))
+        assert (x == y).all()
+    assert here[True] == here[False] and here[True]["loads"]["requests"] == 2
+
+
 def test_a_block_over_the_launch_bounds_is_refused(module):
     function, y = module.get_function("bounded"), np.zeros(64, np.float32)
     assert check(function, (1,), (32,), (y,)).errors == ()
@@ -229,7 +271,7 @@ def test_elements_of_arrays_of_more_dimensions_have_their_place(module):
     x, y = np.zeros((4, 16), np.float32), np.zeros((4, 16), np.float32)
     with pytest.raises(KernelFault) as fault:
         check(module.get_function("right"), (2,), (64,), (x, y))
-    assert "y[0], element (0, 0)," in str(fault.value)
+    assert "y[0] at (0, 0), " in str(fault.value)
 
 
 @pytest.mark.parametrize(
@@ -259,22 +301,43 @@ def test_a_file_that_was_edited_is_loaded_anew(tmp_path):
     assert results == [[1, 1, 1], [2, 2, 2]]
 
 
-SUM = """
-extern "C" __global__ void total(const float* x, float* y, int which) {
-    // not what a kernel may do: the emulator's threads run one after another
-    if (which) y[0] += x[threadIdx.x];  // cuda-emulator: allow race
-    else if (threadIdx.x == 0) y[0] = x[0];
+SUMS = """
+extern "C" __global__ void total(const float* x, float* y, int* places) {
+    atomicAdd(&y[0], x[threadIdx.x]);
+    places[atomicAdd(&places[64], 1)] = threadIdx.x;
+}
+// what a race does, and nothing that a kernel may
+extern "C" __global__ void last(const float* x, float* y, int* places) {
+    y[0] += x[threadIdx.x];  // cuda-emulator: allow race
 }
 """
 
 
-@pytest.mark.parametrize("tolerance, kind", [(1e-5, "order of sums"), (1e-12, "order dependence")])
-def test_sums_in_another_order_are_notes_within_the_tolerance(tmp_path, tolerance, kind):
-    (tmp_path / "total.cu").write_text(SUM)
-    function = load(tmp_path / "total.cu").get_function("total")
+@pytest.fixture(scope="module")
+def sums(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kernels") / "sums.cu"
+    path.write_text(SUMS)
+    return load(path)
+
+
+@pytest.mark.parametrize(
+    "kernel, tolerance, kinds",
+    [
+        ("total", None, {"order of sums": "note", "order of atomics": "note"}),
+        ("total", 1e-12, {"order dependence": "error", "order of atomics": "note"}),
+        ("last", None, {"order dependence": "error"}),
+    ],
+)
+def test_what_atomics_in_another_order_change_is_a_note_within_the_tolerance(
+    sums, kernel, tolerance, kinds
+):
     x = np.random.default_rng(0).uniform(0, 1, 64).astype(np.float32)
     report = cuda_emulator.watched.examine(
-        function, (1,), (64,), (x, np.zeros(1, np.float32), np.int32(1)), tolerance=tolerance
+        sums.get_function(kernel),
+        (1,),
+        (64,),
+        (x, np.zeros(1, np.float32), np.zeros(65, np.int32)),
+        tolerance=tolerance,
     )
-    assert {fault.kind for fault in report.faults} == {kind}
-    assert "y[0] is " in report.faults[0].message and "of the largest" in report.faults[0].message
+    assert {fault.kind: fault.severity for fault in report.faults} == kinds
+    assert "y[0] is " in "".join(fault.message for fault in report.faults)

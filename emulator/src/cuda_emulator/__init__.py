@@ -34,6 +34,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 
 import numpy as np
 
@@ -41,7 +42,7 @@ from cuda_emulator import faults, hints, watched
 from cuda_emulator import source as _source
 from cuda_emulator.faults import Fault, KernelFault
 from cuda_emulator.source import Kernel, SourceError
-from cuda_emulator.watched import Report
+from cuda_emulator.watched import SECONDS, Report
 
 __all__ = [
     "CompileError",
@@ -65,6 +66,7 @@ TENSOR_SUMS = ("rounded", "truncated")
 tensor_sums = "rounded"  # one of TENSOR_SUMS: how tensor cores add (tensor_cores.cpp)
 cache = "cuda-emulator"
 isolated = True  # whether launches are watched, in a process of their own
+KEPT_DAYS, KEPT_BYTES = 30, 4 << 30  # of the cache
 
 _INCLUDE = re.compile(r'^\s*#include\s+"(.+?)"', re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -91,7 +93,7 @@ _CHECKS = (
     "--param=tsan-instrument-func-entry-exit=0",
 )
 # g++ takes longer for -O2 than the threads that run one after another gain
-_WATCHED_FLAGS = ("-O1", *_CHECKS)
+_WATCHED_FLAGS = ("-O1", *_CHECKS, "-fsanitize=shift-exponent", "-Wmaybe-uninitialized")
 # A structure is copied whole, not by its members, so that 16 bytes are one access; the head of a
 # loop is one block, not copied.
 _COUNTED_FLAGS = ("-O2", *_CHECKS, "-fno-tree-sra", "-fno-tree-ch", "-fsanitize-coverage=trace-pc")
@@ -113,8 +115,9 @@ class CompileError(Exception):
 def file_of(text):
     """A file in the cache with this text of CUDA C++."""
     path = _cache() / f"text-{_hash([text])}.cu"
-    if not path.exists():
-        _write(path, text)
+    with missing(path) as absent:
+        if absent:
+            _write(path, text)
     return path
 
 
@@ -326,7 +329,9 @@ class Function:
         library = self.module.library("watched", self.name)
         args = _numbers(_parameters(library, self.name), args)
         with (
-            _Allocations(self.name, args) as allocations,  # replaces tables by their words
+            _Allocations(  # replaces tables by their words
+                self.name, args, constant=_constant(_parameters(library, self.name))
+            ) as allocations,
             self.module.globals_of(library),
         ):
             args = _fitting(self.name, _parameters(library, self.name), args)
@@ -342,7 +347,17 @@ class Function:
                 allocations.buffers,
             )
 
-    def count(self, grid, block, args, shared_mem=0, sample=(0,), cache_lines=0, enough=2**63):
+    def count(
+        self,
+        grid,
+        block,
+        args,
+        shared_mem=0,
+        sample=(0,),
+        cache_lines=0,
+        enough=2**63,
+        seconds=SECONDS,
+    ):
         """What warps ask of the memories: {"warps": their number, "loads": {"requests", ...}}, as
         Counts in cuda_emulator.h.
 
@@ -353,40 +368,44 @@ class Function:
 
         sample: numbers of the blocks that run, one after another until `enough` accesses of single
         threads were counted; cache_lines: lines of 128 bytes of the level-1 cache that a block has.
-        Arrays are changed; accesses are not checked.
+        Arrays are changed; accesses are not checked. While `isolated` it may take so many seconds
+        of the processor. Raises KernelFault for what ends a kernel.
         """
         library = self.module.library("counted", self.name)
+        blocks = (ctypes.c_uint32 * len(sample))(*sample)
+        if isolated:
+            launch = watched.Launch(self, grid, block, list(args), shared_mem)
+            counts, runs = watched.counted(launch, seconds, blocks, cache_lines, enough)
+        else:
+            counts = _Counts(cache_lines=cache_lines, enough=enough)
+            self._count_here(library, grid, block, args, shared_mem, blocks, counts)
+            runs = counts.runs[: counts.run_words]
+        numbers = _as_dict(counts)
+        for name in ("file", "learns", "runs", "run_words"):
+            del numbers[name]
+        return {**numbers, "threads": _threads(library, runs)}
+
+    def _count_here(self, library, grid, block, args, shared_mem, blocks, counts):
         given = _fitting(self.name, _parameters(library, self.name), _addressed(args))
         args = [_aligned(arg) for arg in given]
         pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
-        for counts in (
-            _Counts(learns=True, enough=enough),
-            _Counts(cache_lines=cache_lines, enough=enough),
-        ):
-            try:
-                _launch(
-                    library,
-                    self,
-                    grid,
-                    block,
-                    args,
-                    pointers,
-                    shared_mem,
-                    "forward",
-                    [],
-                    0,
-                    (ctypes.c_uint32 * len(sample))(*sample),
-                    counts,
-                )
-            except KernelFault as fault:
-                if fault.kind != "enough":
-                    raise
+        _launch(
+            library,
+            self,
+            grid,
+            block,
+            args,
+            pointers,
+            shared_mem,
+            "forward",
+            [],
+            0,
+            blocks,
+            counts,
+        )
         for arg, copy in zip(given, args, strict=True):
             if arg is not copy and arg.flags.writeable:
                 arg[...] = copy
-        numbers = _as_dict(counts)
-        threads = _threads(library, numbers.pop("runs")[: numbers.pop("run_words")])
-        return {**numbers, "threads": threads}
 
 
 def check(function, grid, block, args, shared_mem=0, orders=tuple(ORDERS), **options):
@@ -560,6 +579,15 @@ def _parameters(library, name):
     ]
 
 
+def _constant(parameters):
+    """The numbers of the parameters that are arrays which the kernel only reads."""
+    return [
+        number
+        for number, parameter in enumerate(parameters)
+        if parameter.is_array and not parameter.writable
+    ]
+
+
 def _dtype(name):
     """The dtype of a type of C++ by its name in a signature (append_name in cuda_emulator.h)."""
     if name.startswith("struct"):
@@ -580,10 +608,10 @@ class _Allocations:
 
     pointers: of the copies, None for a scalar; buffers: their description for the emulator. An
     array that is passed twice has one copy. shared: with processes that begin from now on; empty:
-    numbers of the arguments that hold nothing at first.
+    numbers of the arguments that hold nothing at first; constant: of those that are only read.
     """
 
-    def __init__(self, name, args, shared=False, empty=()):
+    def __init__(self, name, args, shared=False, empty=(), constant=()):
         self.empty = empty
         tables = [(number, arg) for number, arg in enumerate(args) if isinstance(arg, Table)]
         arrays = [(number, array) for number, arg in enumerate(args) for array in _arrays_of(arg)]
@@ -597,6 +625,15 @@ class _Allocations:
         self.pointers, self.buffers, self.copies = [None] * len(args), [], []
         address = self.memory.ctypes.data
         copied = {}  # (start, end) of an array -> address of its copy
+        self.written = {
+            _place(array)
+            for number, array in arrays
+            if number not in constant
+            and not (
+                isinstance(args[number], Table)
+                and any(array is entry for entry in args[number].read_only)
+            )
+        }
         for number, array in arrays:
             if isinstance(args[number], Table) and not any(
                 array is entry for entry in args[number].arrays
@@ -620,7 +657,14 @@ class _Allocations:
         copy[...] = 0xFF if number in self.empty else array.reshape(-1).view(np.uint8)
         self.copies.append((array, copy))
         self.buffers.append(
-            _Buffer(address, array.nbytes, min(array.itemsize, 4), number, number in self.empty)
+            _Buffer(
+                address,
+                array.nbytes,
+                min(array.itemsize, 4),
+                number,
+                number in self.empty,
+                _place(array) not in self.written,
+            )
         )
 
     def __enter__(self):
@@ -674,6 +718,7 @@ class _Buffer(ctypes.Structure):
         ("granule", ctypes.c_uint32),
         ("argument", ctypes.c_uint32),
         ("empty", ctypes.c_uint64),
+        ("constant", ctypes.c_uint64),
     ]
 
 
@@ -703,7 +748,7 @@ class _BulkTraffic(ctypes.Structure):
 
 class _Counts(ctypes.Structure):
     _fields_ = [
-        *_fields("learns cache_lines enough warps accesses barriers missed"),
+        *_fields("cache_lines enough file learns warps accesses barriers missed"),
         ("loads", _Traffic),
         ("stores", _Traffic),
         ("shared_loads", _SharedTraffic),
@@ -906,6 +951,7 @@ def _build(module, flags, entries):
     with missing(library) as absent:
         if absent:
             _make_library(library, module, flags, runtime, entries)
+            _forget_unused()
     # PyDLL: one launch at a time, the runtime's state is the library's
     loaded = ctypes.PyDLL(str(library))
     loaded.shared_arrays = _shared_arrays(library)
@@ -917,8 +963,12 @@ def _build(module, flags, entries):
 
 @contextlib.contextmanager
 def missing(path):
-    """Context manager: whether a file is missing, which no other process makes meanwhile."""
+    """Context manager: whether a file of the cache is missing, which no other process makes
+    meanwhile.
+    """
     if path.exists():
+        with contextlib.suppress(PermissionError):
+            os.utime(path)  # it is in use (_forget_unused)
         yield False
         return
     with open(path.with_suffix(".lock"), "w", encoding="utf-8") as lock:
@@ -937,14 +987,15 @@ def _make_library(library, module, flags, runtime, entries):
         wrapper.write_text(wrapper_text(module, entries, header, macros), "utf-8")
         command = [*flags, *(f"-I{path}" for path in folders), "-S", str(wrapper)]
         try:
-            _compile(command, kernels)
+            warnings = _compile(command, kernels)
         except CompileError as error:
             if "always_inline" not in str(error):
                 raise
             # a function that is always inlined has no address that a kernel could pass on
             text = wrapper.read_text("utf-8")
             wrapper.write_text(re.sub(r"\b__forceinline__\b", "inline", text), "utf-8")
-            _compile(command, kernels)
+            warnings = _compile(command, kernels)
+        _write(library.with_suffix(".txt"), warnings)
         kernels.write_text(_with_red_zones(kernels.read_text("utf-8")), "utf-8")
         # Linked without the sanitizers' flags: the functions that their calls need are in
         # checks.cpp.
@@ -1092,12 +1143,14 @@ def _write(path, text):
 
 
 def _compile(arguments, target):
+    """g++'s warnings."""
     temporary = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     command = ["g++", *_COMMON_FLAGS, *arguments, "-o", str(temporary)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
         raise CompileError(hints.with_hint(run.stderr))
     os.replace(temporary, target)
+    return run.stderr
 
 
 @functools.cache
@@ -1112,6 +1165,24 @@ def _cache():
     folder = pathlib.Path(base) / cache
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+@functools.cache  # once in a process
+def _forget_unused():
+    """Delete what was last used more than KEPT_DAYS ago, and then what was longest ago until
+    KEPT_BYTES are left.
+    """
+    files = []
+    for entry in os.scandir(_cache()):
+        with contextlib.suppress(FileNotFoundError):  # another process is faster
+            if entry.is_file() and not entry.name.endswith(".h"):  # a few bytes, beside its .gch
+                files.append((entry.stat().st_mtime, entry.stat().st_size, entry.path))
+    left, oldest = sum(size for _, size, _ in files), time.time() - KEPT_DAYS * 24 * 3600
+    for used, size, path in sorted(files):
+        if used > oldest and left <= KEPT_BYTES:
+            break
+        pathlib.Path(path).unlink(missing_ok=True)
+        left -= size
 
 
 def _hash(parts):

@@ -12,6 +12,8 @@
 
 namespace emulator {
 
+bool fences_in_use;
+
 namespace {
 
 // Of each block up to which tick its releases are known.
@@ -30,12 +32,10 @@ struct Repeat {
     unsigned times;
 };
 
-bool in_use;                           // fences, by this launch
 std::map<unsigned, Fenced> blocks[2];  // by scope of the fences
 std::map<const void*, Known> locations;
 std::vector<Known> of_thread;  // of this block
 Known of_block;
-uint64_t barrier_tick;  // of this block's last barrier
 std::vector<Repeat> repeats;
 
 void join(Known& known, const Known& other) {
@@ -72,7 +72,7 @@ Phases& phases_at(Site site, const void* barrier) {
 }  // namespace
 
 void begin_atomics_launch() {
-    in_use = false;
+    fences_in_use = false;
     for (auto& of_scope : blocks) of_scope.clear();
     locations.clear();
 }
@@ -80,19 +80,17 @@ void begin_atomics_launch() {
 static void begin_fences(size_t threads) {
     of_thread.assign(threads, {});
     of_block.clear();
-    barrier_tick = 0;
 }
 
 void begin_atomics_block(size_t threads) {
     repeats.assign(threads, {});
     token_barriers.clear();
-    if (in_use) begin_fences(threads);
+    if (fences_in_use) begin_fences(threads);
 }
 
 void pass_barrier_atomics() {
-    if (!in_use) return;
+    if (!fences_in_use) return;
     for (Known& known : of_thread) join(of_block, known), known.clear();
-    barrier_tick = next_tick();
     for (auto& of_scope : blocks) {
         auto block = of_scope.find(block_number);
         if (block != of_scope.end()) block->second.fence_at_barrier = block->second.fence;
@@ -103,8 +101,8 @@ void pass_barrier_atomics() {
 void fence(Scope scope) {
     if (!watching_accesses()) return;
     size_t threads = repeats.size(), me = current->linear;
-    if (!in_use) {
-        in_use = true;
+    if (!fences_in_use) {
+        fences_in_use = true;
         begin_fences(threads);
     }
     for (int i = 0; i <= int(scope); i++) {
@@ -115,7 +113,6 @@ void fence(Scope scope) {
 }
 
 bool ordered_by_fences(unsigned block, unsigned thread, uint64_t tick, bool alone) {
-    if (!in_use) return false;
     auto& of_scope = blocks[int(block == block_number ? Scope::BLOCK : Scope::DEVICE)];
     auto fenced = of_scope.find(block);
     if (fenced == of_scope.end()) return false;
@@ -142,7 +139,7 @@ static void let_others_go_on(const void* pointer) {
 void atomic_access(const void* pointer, size_t bytes, Scope scope, uintptr_t address) {
     let_others_go_on(pointer);
     accessed_atomically(pointer, bytes, scope, address);
-    if (!in_use || !watching_accesses()) return;
+    if (!fences_in_use || !watching_accesses()) return;
     release(pointer);
     auto location = locations.find(pointer);
     if (location != locations.end()) join(of_thread[current->linear], location->second);
@@ -161,7 +158,7 @@ unsigned token_barrier_arrive(Site site, const void* barrier, unsigned times, bo
         fail(describe("bad barrier", at(site), "arrives at a phase for which all %u have arrived",
                       phases.expected));
     fence(Scope::BLOCK);
-    if (in_use) release(barrier);
+    if (fences_in_use) release(barrier);
     phases.expected -= drops;
     phases.missing -= times;
     if (!phases.missing) {
@@ -174,7 +171,7 @@ unsigned token_barrier_arrive(Site site, const void* barrier, unsigned times, bo
 
 void token_barrier_wait(Site site, const void* barrier, unsigned token) {
     while (phases_at(site, barrier).phase == token) wait_for_token(site, barrier);
-    if (in_use) join(of_thread[current->linear], locations[barrier]);
+    if (fences_in_use) join(of_thread[current->linear], locations[barrier]);
 }
 
 uintptr_t code_address() { return reinterpret_cast<uintptr_t>(__builtin_return_address(0)); }

@@ -6,8 +6,8 @@
 // in the module's constants.
 //
 // Races: every granule of the arguments and of shared memory remembers its last write and its last
-// reads: block, barrier epoch of the block, epoch of the warp, thread. Two unordered accesses race
-// if one is a write. __syncthreads orders a block, __syncwarp of a whole warp that warp, an mbarrier
+// reads: block, time, thread. Two unordered accesses race if one is a write. Arrays that a kernel
+// takes as constant have none: nobody writes them. __syncthreads orders a block, __syncwarp of a whole warp that warp, an mbarrier
 // those who arrive before those who wait (hopper.cpp), fences and atomics as atomics.cpp says.
 // Shuffles order no memory.
 #include "runtime.h"
@@ -27,10 +27,10 @@ namespace emulator {
 enum class Readers : uint8_t { ONE_THREAD, ONE_WARP, ONE_BLOCK, BLOCKS };
 
 struct Stamp {
-    uint32_t block, epoch, warp_epoch;  // block 0: never
-    uint32_t address;                   // of the code, from where the library was loaded
+    uint32_t block;    // 0: never
+    uint32_t address;  // of the code, from where the library was loaded
     uint32_t tick;
-    uint32_t other_reader;  // of a read: a thread that is not `thread`, or of BLOCKS a block
+    uint32_t other;  // a thread beside `thread` that made such accesses, or of BLOCKS a block
     uint16_t thread;
     Readers readers;
     bool pending : 1;  // of a write: a cp.async not waited for, or a bulk copy that has not arrived
@@ -55,12 +55,12 @@ static uintptr_t code_of(const Stamp& stamp) {
 struct Region {
     const unsigned char* begin;
     size_t bytes;
-    unsigned shift;    // of a byte's number to its granule's
-    unsigned finest;   // that `shift` may become
-    int argument;      // its number, or SHARED
-    const char* name;  // of a shared array
-    bool empty;        // at first
-    Granule* granules;
+    unsigned shift;     // of a byte's number to its granule's
+    unsigned finest;    // that `shift` may become
+    int argument;       // its number, or SHARED
+    const char* name;   // of a shared array
+    bool empty;         // at first
+    Granule* granules;  // null: of a constant
     const unsigned char* end() const { return begin + bytes; }
     size_t count() const { return (bytes + (size_t(1) << shift) - 1) >> shift; }
 };
@@ -115,16 +115,16 @@ static void add_granules(Region& region) {
 }
 
 static void add_region(const unsigned char* begin, size_t bytes, size_t granule, int argument,
-                       const char* name = "", bool empty = false) {
+                       const char* name = "", bool empty = false, bool constant = false) {
     if (!bytes) return;
     unsigned finest = __builtin_ctzl(granule);
     regions.push_back({begin, bytes, COARSEST, finest, argument, name, empty, nullptr});
-    add_granules(regions.back());
+    if (!constant) add_granules(regions.back());
 }
 
 // Granules are as large as all accesses so far allow: while each of them touches whole ones, smaller
 // ones would hold the same. places: the first byte of an access and their number, or-ed.
-static void refine(Region& region, size_t places) {
+__attribute__((noinline)) static void refine(Region& region, size_t places) {
     unsigned before = region.shift;
     region.shift = std::max(region.finest, unsigned(__builtin_ctzl(places)));
     Granule* coarse = region.granules;
@@ -140,7 +140,8 @@ static void refine(Region& region, size_t places) {
 struct Span {
     size_t first, last;
 };
-static Span granules_of(Region& region, const unsigned char* pointer, size_t bytes) {
+static EMULATOR_INLINE Span granules_of(Region& region, const unsigned char* pointer,
+                                        size_t bytes) {
     size_t offset = pointer - region.begin, places = offset | bytes;
     if (region.shift > region.finest && places & ((size_t(1) << region.shift) - 1))
         refine(region, places);
@@ -163,26 +164,28 @@ void begin_checks() {
                        variable.name);
     for (unsigned i = 0; i < running->buffer_count; i++) {
         const Buffer& buffer = running->buffers[i];
-        add_region(buffer.begin, buffer.bytes, buffer.granule, buffer.argument, "", buffer.empty);
+        add_region(buffer.begin, buffer.bytes, buffer.granule, buffer.argument, "", buffer.empty,
+                   buffer.constant && !buffer.empty);
     }
 }
 
 // What no thread has touched of an array that they wrote to.
 static void look_for_unwritten(const Region& region) {
     size_t granules = region.count(), untouched = 0, first = granules;
-    bool written = false;
+    Stamp written{};
     for (size_t i = 0; i < granules; i++) {
-        written |= region.granules[i].write.block != 0;
+        if (region.granules[i].write.block) written = region.granules[i].write;
         if (region.granules[i].write.block || region.granules[i].read.block) continue;
         untouched++;
         first = std::min(first, i);
     }
-    if (!written || !untouched) return;
+    if (!written.block || !untouched) return;
     Fault fault = without_thread("unwritten output");
     snprintf(fault.message, sizeof fault.message,
              "%zu of %zu bytes of {array} are neither written nor read, the first at {element}",
              std::min(untouched << region.shift, region.bytes), region.bytes);
     fault.severity = NOTE;
+    fault.address = written.address;  // of a store that leaves out the rest
     fault.argument = region.argument;
     fault.offset = first << region.shift;
     keep(fault);
@@ -191,6 +194,7 @@ static void look_for_unwritten(const Region& region) {
 static void look_at_all_accesses() {
     size_t in_static = 0;
     for (const Region& region : regions) {
+        if (!region.granules) continue;
         auto touched = [](const Granule& granule) {
             return granule.write.block || granule.read.block;
         };
@@ -241,7 +245,7 @@ static Fault located(Fault fault, const Region& region, int64_t offset) {
     return fault;
 }
 
-static Region* find(const unsigned char* pointer) {
+static EMULATOR_INLINE Region* find(const unsigned char* pointer) {
     static size_t last;
     if (last < regions.size() && pointer >= regions[last].begin && pointer < regions[last].end())
         return &regions[last];
@@ -279,39 +283,38 @@ static void report_bounds(const unsigned char* pointer, size_t bytes, bool write
 // The thread of a stamp that is not the current one.
 static std::string who(const Stamp& stamp) {
     if (stamp.block == block_number && stamp.readers == Readers::BLOCKS)
-        return "a thread of block " + block_coordinates(stamp.other_reader);
+        return "a thread of block " + block_coordinates(stamp.other);
     if (stamp.block != block_number)
         return "thread " + coordinates(stamp.thread) + " of block " +
                block_coordinates(stamp.block);
     bool own = stamp.thread == current->linear;
-    return "thread " + coordinates(own ? stamp.other_reader : stamp.thread) + " of its block";
+    return "thread " + coordinates(own ? stamp.other : stamp.thread) + " of its block";
 }
 
 static bool same_warp(const Stamp& stamp) { return stamp.thread / WARP == current->linear / WARP; }
 
+static bool fenced(const Stamp& stamp, bool alone) {
+    return fences_in_use && ordered_by_fences(stamp.block, stamp.thread, stamp.tick, alone);
+}
+
 // True if nothing orders the access of `stamp` before the current one.
-static bool unordered(const Stamp& stamp) {
+static EMULATOR_INLINE bool unordered(const Stamp& stamp) {
     if (stamp.block == 0) return false;
     if (stamp.readers == Readers::BLOCKS) return true;
     bool alone = stamp.readers == Readers::ONE_THREAD;
-    if (stamp.block != block_number)
-        return !ordered_by_fences(stamp.block, stamp.thread, stamp.tick, alone);
-    if (stamp.epoch != epoch) return false;
+    if (stamp.block != block_number) return !fenced(stamp, alone);
+    if (stamp.tick <= barrier_tick) return false;
     if (!same_warp(stamp) || stamp.readers == Readers::ONE_BLOCK)
-        return !(alone && handed_over(stamp.thread, stamp.tick)) &&
-               !ordered_by_fences(stamp.block, stamp.thread, stamp.tick, alone);
-    if (stamp.warp_epoch != warp_epoch[current->linear / WARP]) return false;
+        return !(alone && barriers_in_use && handed_over(stamp.thread, stamp.tick)) &&
+               !fenced(stamp, alone);
     if (stamp.thread == current->linear && alone) return false;
-    return !(alone && lanes_ordered(stamp.thread, stamp.tick)) &&
-           !ordered_by_fences(stamp.block, stamp.thread, stamp.tick, alone);
+    if (stamp.tick <= warp_tick[current->linear / WARP]) return false;
+    return !(alone && lanes_ordered(stamp.thread, stamp.tick)) && !fenced(stamp, alone);
 }
 
-static Stamp now(uintptr_t address) {
-    uint32_t of_warp = warp_epoch[current->linear / WARP];
+static EMULATOR_INLINE Stamp now(uintptr_t address) {
     auto offset = uint32_t(address - reinterpret_cast<uintptr_t>(__ehdr_start));
     return {block_number,
-            epoch,
-            of_warp,
             offset,
             uint32_t(next_tick()),
             0,
@@ -324,23 +327,28 @@ static Stamp now(uintptr_t address) {
 }
 
 // Who made the accesses of `earlier` and the current one.
-static Readers with_current(const Stamp& earlier) {
+static EMULATOR_INLINE Readers with_current(const Stamp& earlier) {
     if (earlier.readers == Readers::BLOCKS) return Readers::BLOCKS;
     if (earlier.block && earlier.block != block_number) return Readers::BLOCKS;
-    if (!earlier.block || earlier.epoch != epoch) return Readers::ONE_THREAD;
+    if (!earlier.block || earlier.tick <= barrier_tick) return Readers::ONE_THREAD;
     if (!same_warp(earlier) || earlier.readers == Readers::ONE_BLOCK) return Readers::ONE_BLOCK;
-    if (earlier.warp_epoch != warp_epoch[current->linear / WARP]) return Readers::ONE_THREAD;
+    if (earlier.tick <= warp_tick[current->linear / WARP]) return Readers::ONE_THREAD;
     return earlier.thread != current->linear ? Readers::ONE_WARP : earlier.readers;
 }
 
+// The stamp becomes that of the current access, which not all of the earlier ones are ordered
+// before if `among_others`.
+static EMULATOR_INLINE void restamp(Stamp& stamp, uintptr_t address, bool among_others) {
+    Readers readers = among_others ? with_current(stamp) : Readers::ONE_THREAD;
+    uint32_t other = stamp.thread != current->linear ? stamp.thread : stamp.other;
+    if (readers == Readers::BLOCKS) other = stamp.block != block_number ? stamp.block : stamp.other;
+    stamp = now(address);
+    stamp.readers = readers;
+    stamp.other = other;
+}
+
 static void record_read(Stamp& read, uintptr_t address) {
-    if (read.readers == Readers::BLOCKS) return;
-    Readers readers = unordered(read) ? with_current(read) : Readers::ONE_THREAD;
-    uint32_t other = read.thread != current->linear ? read.thread : read.other_reader;
-    if (readers == Readers::BLOCKS) other = read.block;
-    read = now(address);
-    read.readers = readers;
-    read.other_reader = other;
+    if (read.readers != Readers::BLOCKS) restamp(read, address, unordered(read));
 }
 
 static Fault race(const Region& region, size_t offset, const char* verb, const Stamp& other,
@@ -432,20 +440,36 @@ static void check_granule(const Region& region, size_t number, const Touch& touc
                            region, offset));
         record_read(granule.read, address);
         const unsigned char* first = region.begin + offset;
-        if (shared) read_by_thread(first, touch.pointer + touch.bytes - first);
+        if (shared && barriers_in_use) read_by_thread(first, touch.pointer + touch.bytes - first);
         return;
     }
     auto known = [&] {
-        return shared && reads_handed_over(region.begin + offset, size_t(1) << region.shift);
+        return shared && barriers_in_use &&
+               reads_handed_over(region.begin + offset, size_t(1) << region.shift);
     };
     if (!raced && unordered(granule.read) && !known())
         record(race(region, offset, verb, granule.read, "reads", address));
-    Readers readers = unordered_write ? with_current(granule.write) : Readers::ONE_THREAD;
-    granule.write = now(address);
-    granule.write.readers = readers;
+    restamp(granule.write, address, unordered_write);
     granule.write.atomic = atomic;
     granule.write.of_block = atomic && touch.scope == Scope::BLOCK;
-    if (shared) stored_by_thread();
+    if (shared) stored_to_shared = true;
+}
+
+// Whether a read changes nothing: what was written happened before it or never, and who reads is
+// known to be several threads that nothing orders since. A fence that comes later is later than all
+// of them.
+static EMULATOR_INLINE bool says_nothing(const Region& region, const Granule& granule) {
+    const Stamp &write = granule.write, &read = granule.read;
+    bool settled = write.block == block_number
+                       ? write.tick <= barrier_tick && write.readers != Readers::BLOCKS &&
+                             !write.pending && !write.copied
+                       : write.block == 0 && region.argument >= 0 && !region.empty;
+    if (!settled || fences_in_use || barriers_in_use) return false;
+    if (read.readers == Readers::BLOCKS) return true;
+    if (read.block != block_number || read.tick <= barrier_tick) return false;
+    return read.readers == Readers::ONE_BLOCK ||
+           (read.readers == Readers::ONE_WARP && same_warp(read) &&
+            read.tick > warp_tick[current->linear / WARP]);
 }
 
 static bool on_own_stack(const unsigned char* pointer) {
@@ -463,13 +487,21 @@ static bool is_guard(const unsigned char* pointer) {
     return false;
 }
 
+// Of Faults.atomics: arguments beyond the 62nd and all that is none share a bit.
+static uint64_t bit_of(int argument) {
+    return uint64_t(1) << (argument < 0 || argument > 62 ? 63 : argument);
+}
+
 static void watch(const void* target, size_t bytes, Access access, Scope scope, uintptr_t address) {
     bool write = access != Access::READ;
     auto* pointer = static_cast<const unsigned char*>(target);
     if (__builtin_expect(doubt.pointer != nullptr, false)) settle_doubts();
     accesses++;
     last_access = address;
-    if (on_own_stack(pointer)) return check_registers(target, bytes, write, address);
+    if (on_own_stack(pointer)) {
+        if (barriers_in_use) check_registers(target, bytes, write, address);
+        return;
+    }
     Region* region = find(pointer);
     if (!region) {
         bool constant = !write && pointer >= __ehdr_start && pointer < _end;
@@ -477,8 +509,15 @@ static void watch(const void* target, size_t bytes, Access access, Scope scope, 
         return report_bounds(pointer, bytes, write, address);
     }
     if (pointer + bytes > region->end()) return report_bounds(pointer, bytes, write, address);
+    if (access == Access::ATOMIC) running->faults->atomics |= bit_of(region->argument);
+    if (!region->granules) {
+        if (!write) return;
+        add_granules(*region);  // the kernel has cast the const away
+    }
     Span span = granules_of(*region, pointer, bytes);
     Touch touch{pointer, bytes, access, scope, address};
+    if (span.first == span.last && !write && says_nothing(*region, region->granules[span.first]))
+        return;
     if (span.first == span.last) return check_granule(*region, span.first, touch);
     Granule before{}, after{};
     for (size_t number = span.first; number <= span.last; number++) {
@@ -582,7 +621,7 @@ void read_by_products(Site site, const void* shared, size_t bytes) {
         if (write.block == block_number && !write.copied) {
             record_read(region->granules[number].read, 0);
             const unsigned char* first = region->begin + (number << region->shift);
-            read_by_thread(first, pointer + bytes - first);
+            if (barriers_in_use) read_by_thread(first, pointer + bytes - first);
         }
         if (number > span.first && same(write, region->granules[number - 1].write)) continue;
         if (write.block != block_number) suspect_stale(*region, number << region->shift, 0);
@@ -629,6 +668,10 @@ struct Index {
     SourceLocation location;
     const TypeDescriptor* array;
 };
+struct Shift {
+    SourceLocation location;
+    const TypeDescriptor *number, *places;  // info: twice the binary logarithm of the bits, signed
+};
 struct TypeMismatch {
     SourceLocation location;
     const void* type;
@@ -651,6 +694,17 @@ void __ubsan_handle_out_of_bounds(Index* data, uintptr_t index) {
                            static_cast<long long>(index), data->array->name);
     fault.column = data->location.column;
     fail(fault);
+}
+
+// C++ leaves the result open. A GPU gives 0, or copies of the sign.
+void __ubsan_handle_shift_out_of_bounds(Shift* data, uintptr_t, uintptr_t places) {
+    if (!watching) return;
+    Fault fault = describe("undefined shift", at(CALLER),
+                           "shifts a number of %u bits by %lld, which a GPU does to the end and "
+                           "this processor by the lowest bits of it",
+                           1u << (data->number->info >> 1), static_cast<long long>(places));
+    fault.severity = NOTE;
+    record(fault);
 }
 
 void __ubsan_handle_divrem_overflow(void*, uintptr_t, uintptr_t) {

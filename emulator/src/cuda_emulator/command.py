@@ -3,7 +3,7 @@
     cuda-emulator check vector_add.cu --grid n/256 --block 256 --size n=sweep \\
         --args x:float32[n] y:float32[n]=empty n:int32=n
 
-Exit status: 0 without an error, 1 with one, 2 where nothing could be checked.
+Exit status: 0 without an error, 1 with one, 2 where nothing could be checked, 130 if interrupted.
 """
 
 import argparse
@@ -18,9 +18,8 @@ import cuda_emulator
 from cuda_emulator import arguments, faults, hints, report, survey, watched
 from cuda_emulator.arguments import ArgumentError
 
-RIGHT, WRONG, UNCHECKED = 0, 1, 2
+RIGHT, WRONG, UNCHECKED, INTERRUPTED = 0, 1, 2, 130
 SWEPT = (1, 2)  # multiples of a block, around which sizes are swept
-TOLERANCE = 1e-5
 SAMPLE = 4  # blocks that are counted, at most
 
 
@@ -51,6 +50,9 @@ def main(words=None):
         print(f"cuda-emulator: {fault}", file=sys.stderr)
     except KeyError as error:
         print(f"cuda-emulator: {error.args[0]}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("cuda-emulator: interrupted", file=sys.stderr)
+        return INTERRUPTED
     return UNCHECKED
 
 
@@ -72,8 +74,8 @@ def _parser():
     check.add_argument(
         "--tolerance",
         type=float,
-        default=TOLERANCE,
-        help="part of the largest number by which floats may differ between two orders: %(default)s",
+        help="part of the largest number by which sums of atomics may differ between two orders: "
+        f"{watched.TOLERANCE}, {watched.STEPS} steps of a half",
     )
     check.add_argument(
         "--allow",
@@ -83,12 +85,6 @@ def _parser():
         help="leave out faults; a comment `cuda-emulator: allow KIND` in their line does too",
     )
     check.add_argument("--strict", action="store_true", help="notes are errors")
-    check.add_argument(
-        "--seconds",
-        type=_seconds,
-        default=watched.SECONDS,
-        help="of the processor, for each order: %(default)s",
-    )
     check.add_argument("--format", choices=["text", "json", "github"], default="text")
     check.set_defaults(command=_check)
     count = commands.add_parser("count", help="count what its warps ask of the memories")
@@ -132,6 +128,12 @@ def _add_launch(parser):
         type=int,
         default=90,
         help="90 for sm_90, the value of __CUDA_ARCH__ / 10: %(default)s",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_seconds,
+        default=watched.SECONDS,
+        help="of the processor, that a kernel may take: %(default)s",
     )
     parser.add_argument("-D", dest="macros", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("-I", dest="folders", action="append", default=[], metavar="FOLDER")
@@ -281,7 +283,7 @@ def _count(options):
     sample = sorted({number * (blocks - 1) // (SAMPLE - 1) for number in range(SAMPLE)})
     args = [argument.value for argument in _given(options, function, sizes)]
     shared = arguments.number(options.shared, sizes)
-    counts = function.count(grid, block, args, shared, sample)
+    counts = function.count(grid, block, args, shared, sample, seconds=options.seconds)
     print(f"{function.name}, {len(sample)} of {blocks} blocks, {counts['warps']} warps")
     print(*report.counted(counts), sep="\n")
     return RIGHT

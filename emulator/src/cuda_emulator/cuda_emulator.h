@@ -131,6 +131,7 @@ struct Buffer {
     uint64_t bytes;
     uint32_t granule, argument;
     uint64_t empty;  // whether it holds nothing at first, so that a read before a write is a fault
+    uint64_t constant;  // whether the kernel is to read it only
 };
 
 // One __shared__ array, or without a name a guard of one; offset: from emulator_shared_anchor.
@@ -156,8 +157,9 @@ struct Fault {
 constexpr int SHARED = -1, VARIABLE = -2, NOWHERE = -3, ERROR = 0, NOTE = 1;
 
 // most: of the faults that are kept; 1: the first error ends the launch. lost: faults beyond.
+// atomics: a bit for each argument with atomic accesses, the highest for all other memory.
 struct Faults {
-    uint64_t most, count, lost, accesses, ended;
+    uint64_t most, count, lost, accesses, ended, atomics;
     Fault list[1];
 };
 
@@ -177,9 +179,9 @@ struct BulkTraffic {
     uint64_t requests, bytes;
 };
 struct Counts {
-    // Given: whether only to find loops; the lines of level 1 that a block has; the number of
-    // accesses that is enough.
-    uint64_t learns, cache_lines, enough;
+    // Given: the lines of level 1 that a block has; the number of accesses that is enough; of a
+    // process of its own the file that `runs` go to. learns: whether only loops are looked for.
+    uint64_t cache_lines, enough, file, learns;
     uint64_t warps, accesses, barriers, missed;
     Traffic loads, stores;
     SharedTraffic shared_loads, shared_stores;

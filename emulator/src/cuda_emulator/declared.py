@@ -22,6 +22,7 @@ _CONSTANT = re.compile(
     r"|\b(?:const|constexpr)\s+(?:static\s+|unsigned\s+|const\s+)*(?:int|size_t|unsigned)\s+(\w+)\s*=\s*([^;,]+)[;,]",
     re.MULTILINE,
 )
+_TYPEDEF = re.compile(r"\btypedef\s+([\w\s]+?)\s+(\w+)\s*;|\busing\s+(\w+)\s*=\s*([\w\s]+?)\s*;")
 _OPERATORS = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -63,8 +64,17 @@ class Declarations:
             name or other: value or expression
             for name, value, other, expression in _CONSTANT.findall(text)
         }
+        self._sizes = dict(_SIZES)
+        for type_, name, other, other_type in _TYPEDEF.findall(text):
+            if size := self._size_of(type_ or other_type):
+                self._sizes[name or other] = size
         macros = (option[2:].partition("=") for option in options if option.startswith("-D"))
         self._constants |= {name: value for name, _, value in macros}
+
+    def _size_of(self, type_):
+        """Bytes of a type by the first word that is known, 0 without one."""
+        words = re.findall(r"\w+", type_)
+        return next((self._sizes[word] for word in words if word in self._sizes), 0)
 
     def launch_bounds(self, kernel):
         """The most threads of a block by its __launch_bounds__, or None."""
@@ -79,8 +89,7 @@ class Declarations:
         """The SharedArray of that name, or None."""
         pattern = rf"__shared__\s+([^;{{}}()]*?(?:\([^()]*\)[^;{{}}()]*?)?)\b{re.escape(name)}\s*((?:\[[^\]]*\])*)\s*[;,=]"
         for before, dimensions in re.findall(pattern, self.text):
-            item = next((_SIZES[word] for word in re.findall(r"\w+", before) if word in _SIZES), 0)
-            if item:
+            if item := self._size_of(before):
                 shape = [self.number(size) for size in re.findall(r"\[([^\]]*)\]", dimensions)]
                 return SharedArray(name, item, None if None in shape else tuple(shape))
         return None

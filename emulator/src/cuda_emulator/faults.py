@@ -15,6 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 SEVERITIES = ("error", "note")
 MOST = 100  # different faults of a launch that are kept
 _SHARED, _VARIABLE, _NOWHERE = -1, -2, -3
+_UNINITIALISED = re.compile(r"(.+?):(\d+):\d+: warning: .(\w+). (?:may be|is) used uninitialized")
 _ALLOWED = re.compile(r"cuda-emulator: allow ([a-z -]+)")
 
 
@@ -101,7 +102,7 @@ class Raw(ctypes.Structure):
 
 
 def _list_of(most):
-    names = "most", "count", "lost", "accesses", "ended"
+    names = "most", "count", "lost", "accesses", "ended", "atomics"
     fields = [*((name, ctypes.c_uint64) for name in names), ("list", Raw * most)]
     return type("Faults", (ctypes.Structure,), {"_fields_": fields})
 
@@ -176,7 +177,22 @@ class _Names:
         self.element = f"{name}[{index}]" if not inside else f"byte {inside} of {name}[{index}]"
         if arg.ndim > 1 and 0 <= index < arg.size:
             place = ", ".join(map(str, np.unravel_index(index, arg.shape)))
-            self.element += f", element ({place}),"
+            self.element += f" at ({place})"
+
+
+def uninitialised(library, function):
+    """(file, line, name) of a variable that g++ takes for read before it is written, by a kernel of
+    a library that was compiled for `check`; None without one.
+    """
+    name = re.escape(function.name.partition("<")[0].rpartition("::")[2])
+    path = pathlib.Path(library._name).with_suffix(".txt")
+    within = ""
+    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+        within = line if re.search(r"In (?:function|instantiation)", line) else within
+        match = _UNINITIALISED.match(line)
+        if match and re.search(rf"\b{name}\b", within):
+            return _own(function, match[1]), int(match[2]), match[3]
+    return None
 
 
 @functools.lru_cache(maxsize=64)

@@ -24,6 +24,8 @@
 
 namespace emulator {
 
+bool barriers_in_use, stored_to_shared;
+
 namespace {
 
 // ENGINE: of the copies, in a vector clock
@@ -131,14 +133,12 @@ unsigned bytes_of_chunk(const void* pointer, size_t bytes) {
     unsigned first = reinterpret_cast<uintptr_t>(pointer) % 16;
     return ((1u << std::min<size_t>(bytes, 16 - first)) - 1) << first;
 }
-bool stored;  // whether a thread has stored to shared memory
 
-bool in_use;  // by this block: most kernels have no barriers
 unsigned block_threads;
 
 void enter() {
-    if (in_use) return;
-    in_use = true;
+    if (barriers_in_use) return;
+    barriers_in_use = true;
     clocks.assign((block_threads + WARP - 1) / WARP, {});
     hopper.assign(block_threads, {});
 }
@@ -175,7 +175,7 @@ void end_phase_if_complete(void* address) {
 // Once all lanes of its warp have arrived, they have handed over what each of them did.
 void lane_arrives(PhaseBarrier& barrier) {
     Arrivals& arrivals = barrier.of_warp[warp()];
-    if (stored) {
+    if (stored_to_shared) {
         barrier.arriving.arrived.resize(block_threads);
         barrier.arriving.arrived[current->linear] = ticks;
     }
@@ -427,28 +427,28 @@ void check_registers_of_block() {
 
 void begin_hopper(unsigned threads) {
     block_threads = threads;
-    in_use = false;
+    barriers_in_use = false;
     ticks = 0;
     barriers.clear();
     copies.clear();
     destinations.clear();
     reads_of.clear();
-    stored = false;
+    stored_to_shared = false;
 }
 
 void pass_barrier_hopper() {
-    if (!in_use) return;
+    if (!barriers_in_use) return;
     VectorClock all;
     for (unsigned w = 0; w < clocks.size(); w++) hand_over(w), all.join(clocks[w]);
     clocks.assign(clocks.size(), all);
 }
 
 void pass_warp_hopper() {
-    if (in_use) hand_over(warp());
+    if (barriers_in_use) hand_over(warp());
 }
 
 void end_thread_hopper() {
-    if (in_use && !mine().products.empty())
+    if (barriers_in_use && !mine().products.empty())
         fail(describe("missing wgmma wait", at(mine().products.front().site),
                       "ends before its products"));
 }
@@ -457,7 +457,7 @@ void end_block_hopper() {
     if (!copies.empty())
         report(describe("missing barrier wait", Place{},
                         "or another of its block ends before its copies"));
-    if (in_use) check_registers_of_block();
+    if (barriers_in_use) check_registers_of_block();
 }
 
 // No thread can go on: the oldest copy arrives. False if there is none.
@@ -577,16 +577,12 @@ void fence_proxy_async() {
 }
 
 bool handed_over(unsigned thread, uint64_t since) {
-    if (!in_use) return false;
     const VectorClock& known = clocks[warp()];
     return known.tick[thread / WARP] >= since ||
            (thread < known.arrived.size() && known.arrived[thread] >= since);
 }
 
-void stored_by_thread() { stored = true; }
-
 void read_by_thread(const void* pointer, size_t bytes) {
-    if (!in_use) return;
     unsigned these = bytes_of_chunk(pointer, bytes);
     std::vector<Read>& reads = reads_of[chunk_of(pointer)];
     for (Read& read : reads)
@@ -600,7 +596,7 @@ void read_by_thread(const void* pointer, size_t bytes) {
 
 bool reads_handed_over(const void* pointer, size_t bytes) {
     auto reads = reads_of.find(chunk_of(pointer));
-    if (!in_use || reads == reads_of.end()) return false;
+    if (reads == reads_of.end()) return false;
     unsigned these = bytes_of_chunk(pointer, bytes);
     return std::all_of(reads->second.begin(), reads->second.end(), [these](const Read& read) {
         return !(read.bytes & these) || read.thread == current->linear ||
@@ -609,7 +605,7 @@ bool reads_handed_over(const void* pointer, size_t bytes) {
 }
 
 bool is_fenced(unsigned thread, uint64_t since) {
-    return in_use && hopper[thread].proxy_fenced > since;
+    return barriers_in_use && hopper[thread].proxy_fenced > since;
 }
 
 // ---- products
@@ -625,7 +621,7 @@ void wgmma_commit_group() {
 }
 
 void loaded_fragment(Site site, const unsigned* to, size_t bytes) {
-    if (!in_use) return;
+    if (!barriers_in_use) return;
     for (const Product& product : mine().products)
         if (overlap(product.a, 16, to, bytes))
             fail(describe("missing wgmma wait", at(site),
@@ -634,7 +630,6 @@ void loaded_fragment(Site site, const unsigned* to, size_t bytes) {
 }
 
 void check_registers(const void* pointer, size_t bytes, bool write, uintptr_t address) {
-    if (!in_use) return;
     for (const Product& product : mine().products)
         if (overlap(product.c, product.columns / 2 * sizeof(float), pointer, bytes) ||
             (write && overlap(product.a, 16, pointer, bytes)))

@@ -89,9 +89,10 @@ namespace emulator {
 Thread* current;
 const Launch* running;
 unsigned block_number, epoch;
+uint64_t barrier_tick;
 uintptr_t last_access;
 uint64_t ticks;
-std::vector<unsigned> warp_epoch;
+std::vector<uint64_t> warp_tick;
 
 static std::vector<Thread> threads;
 static std::vector<unsigned> order;  // the threads of a block, in the order they run
@@ -205,10 +206,13 @@ void fail(const Fault& fault) {
     leave();
 }
 
-void record(const Fault& fault) {
-    if (!keep(fault)) return;
+void end_launch() {
     failed = ended = true;
     leave();
+}
+
+void record(const Fault& fault) {
+    if (keep(fault)) end_launch();
 }
 
 static std::string as_text(const unsigned (&index)[3]) {
@@ -352,6 +356,7 @@ void wake_tokens(const void* barrier) {
 
 void pass_barrier() {
     if (counting) count_barrier();
+    barrier_tick = next_tick();
     pass_barrier_atomics();
     votes[(epoch + 1) % 2] = 0;
     pass_barrier_hopper();
@@ -415,7 +420,7 @@ struct LaneClocks {
 static std::vector<LaneClocks> lane_clocks;  // none until some lanes are synchronised
 
 static void pass_some_lanes(Operand** of_lane) {
-    lane_clocks.resize(warp_epoch.size());
+    lane_clocks.resize(warp_tick.size());
     auto& known = lane_clocks[current->linear / WARP].known;
     uint64_t now = next_tick(), most[WARP] = {};
     for (unsigned l = 0; l < WARP; l++) {
@@ -433,11 +438,11 @@ bool lanes_ordered(unsigned other, uint64_t tick) {
     return warp < lane_clocks.size() && lane_clocks[warp].known[lane()][other % WARP] >= tick;
 }
 
-static void pass_warp_epoch(Operand** of_lane) {
+static void pass_warp(Operand** of_lane) {
     unsigned first = current->linear - lane();
     for (unsigned l = 0; l < WARP && first + l < threads.size(); l++)
         if (!of_lane[l]) return pass_some_lanes(of_lane);
-    warp_epoch[current->linear / WARP]++;
+    warp_tick[current->linear / WARP] = next_tick();
     pass_warp_hopper();
 }
 
@@ -459,7 +464,7 @@ static void exchange(Operand** of_lane) {
 
 void syncwarp(Site site, unsigned mask) {
     Operand nothing{};
-    collective(site, mask, pass_warp_epoch, &nothing);
+    collective(site, mask, pass_warp, &nothing);
 }
 
 unsigned ballot(Site site, unsigned mask, bool predicate) {
@@ -551,7 +556,8 @@ static void begin_block(unsigned number, std::mt19937& random) {
     index_of_block(number, block_index);
     epoch = 0;
     block_number++;
-    warp_epoch.assign(warp_epoch.size(), 0);
+    barrier_tick = 0;
+    warp_tick.assign(warp_tick.size(), 0);
     lane_clocks.clear();
     votes[0] = votes[1] = 0;
     begin_hopper(threads.size());
@@ -706,7 +712,7 @@ static void run(const Launch& launch) {
     last_access = 0;
     threads.resize(size_t(launch.block[0]) * launch.block[1] * launch.block[2]);
     order.resize(threads.size());
-    warp_epoch.resize((threads.size() + WARP - 1) / WARP);
+    warp_tick.resize((threads.size() + WARP - 1) / WARP);
     begin_stacks();
     begin_checks();
     begin_counts();
@@ -716,6 +722,15 @@ static void run(const Launch& launch) {
     end_signals();
     end_checks();
     counting = false;
+}
+
+static void find_loops_and_count(const Launch& launch) {
+    Counts& counts = *launch.counts;
+    const Counts given = counts;
+    counts.learns = true;
+    run(launch);
+    counts = given;
+    if (launch.faults->count == 0) run(launch);
 }
 
 // What other libraries do at the exit of a process waits for threads that a fork does not have. A
@@ -748,13 +763,14 @@ int launch(const Launch& launch, void (*thread)(void**)) {
         running = &own;
         begin_process();
         end_without_handlers();
-        run(own);
+        launch.counts ? find_loops_and_count(own) : run(own);
+        if (launch.counts) save_runs();
         save_variables(launch.variables);
         fflush(nullptr);
         launch.faults->ended = 1;
         _exit(0);
     } else {
-        run(launch);
+        launch.counts ? find_loops_and_count(launch) : run(launch);
     }
     return launch.faults->count > 0;
 }

@@ -64,10 +64,11 @@ extern Thread* current;
 extern const Launch* running;
 extern unsigned block_number;  // 1 for the first block that runs, so that 0 means "no block"
 extern unsigned epoch;         // barriers this block has passed
+extern uint64_t barrier_tick;  // when it passed the last one
 extern uint64_t ticks;         // of the block's accesses and waits
 inline uint64_t next_tick() { return ++ticks; }
-extern uintptr_t last_access;             // of the code
-extern std::vector<unsigned> warp_epoch;  // full-warp __syncwarp passed, of each warp
+extern uintptr_t last_access;            // of the code
+extern std::vector<uint64_t> warp_tick;  // the last __syncwarp of the whole warp, of each warp
 
 // Where in the kernel: a file and line, or the code addresses of the access and of the one it
 // conflicts with.
@@ -92,6 +93,7 @@ bool on_a_stack(const void* address);
 std::string coordinates(unsigned thread);        // "(1,0,0)"
 std::string block_coordinates(unsigned run_as);  // of a block by its block_number
 [[noreturn]] void leave();                       // the running thread, for good
+[[noreturn]] void end_launch();                  // the same, and no other thread goes on
 
 // faults.cpp
 bool only_first();           // whether the first error ends the launch
@@ -129,7 +131,9 @@ constexpr int TILE_ROWS = 16, TILE_COLUMNS = 8, TILE_DEPTH = 16;
 void add_tile(float* const (&c)[WARP], const double (&a)[TILE_ROWS][TILE_DEPTH], const double* b,
               int row_of_b, int depth);
 
-// hopper.cpp
+// hopper.cpp; without barriers nothing of an access has to be told or asked
+extern bool barriers_in_use;   // by this block: most kernels have none
+extern bool stored_to_shared;  // whether a thread of the block has
 void begin_hopper(unsigned threads);
 void pass_barrier_hopper();
 void pass_warp_hopper();
@@ -145,7 +149,6 @@ void loaded_fragment(Site, const unsigned* to, size_t bytes);
 bool is_fenced(unsigned thread, uint64_t since);
 // Whether barriers order what that thread did up to then before what this one does.
 bool handed_over(unsigned thread, uint64_t since);
-void stored_by_thread();                                    // to shared memory
 void read_by_thread(const void* pointer, size_t bytes);     // of shared memory
 bool reads_handed_over(const void* pointer, size_t bytes);  // of all threads
 
@@ -158,8 +161,10 @@ void count_bulk(unsigned bytes);
 void count_operand(unsigned bytes);
 bool end_block_counts();  // whether another block is wanted
 void end_thread_counts();
+void save_runs();  // in the file of a process of its own
 
 // atomics.cpp
+extern bool fences_in_use;  // by this launch
 void begin_atomics_launch();
 void begin_atomics_block(size_t threads);
 void pass_barrier_atomics();

@@ -7,8 +7,10 @@ import dataclasses
 import functools
 import math
 import mmap
+import operator
 import os
 import signal
+import tempfile
 import time
 
 import numpy as np
@@ -18,6 +20,11 @@ from cuda_emulator import faults
 from cuda_emulator.faults import Fault, KernelFault
 
 SECONDS = 60  # of the processor, that a launch may take in one order
+# Part of the largest number by which sums of atomics may differ between two orders, or so many
+# steps of the type, if that is more
+TOLERANCE, STEPS = 1e-5, 16
+FOLLOW = "unwritten output", "no access"  # from errors
+ELSEWHERE = 63  # the bit of Faults.atomics for all that is no argument
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,30 +64,32 @@ def examine(
     orders=None,
     *,
     allow=(),
-    tolerance=0.0,
+    tolerance=None,
     uninitialised=(),
     seconds=SECONDS,
 ):
     """The Report of a launch in several orders of threads and blocks; its arrays then hold the
     results of the first. It raises no KernelFault but for arguments that no launch can have.
 
-    allow: patterns of faults that are left out (Fault.allowed); tolerance: a difference of two
-    orders up to this part of an array's largest number is a note, as of sums in another order;
-    uninitialised: names or numbers of parameters whose arrays hold nothing at first; seconds: of
-    the processor, whole, that an order may take. Raises ValueError for a number of them below 1.
+    allow: patterns of faults that are left out (Fault.allowed); tolerance: where a kernel has
+    atomics, which come in any order, floats that differ between two orders by up to this part of
+    an array's largest number are a note, TOLERANCE or STEPS if it is None; uninitialised: names or
+    numbers of parameters whose arrays hold nothing at first; seconds: of the processor, whole, that
+    an order may take. Raises ValueError for a number of them below 1.
     """
     if seconds not in range(1, 1 << 31):
         raise ValueError(f"seconds is a whole number from 1 on, not {seconds}")
     start = time.monotonic()
     orders = tuple(orders or cuda_emulator.ORDERS)
+    kind = "watched"
     if cuda_emulator.arithmetic == "fused":
-        orders = orders[:1]
+        orders, kind = orders[:1], "plain"
     launch = Launch(function, grid, block, list(args), shared_mem)
     listed = launch.over_bounds()
     processes = []
     try:
         for order in () if listed else orders:
-            processes.append(Process(launch, order, launch.numbers(uninitialised), seconds))
+            processes.append(Process(launch, order, launch.numbers(uninitialised), seconds, kind))
         for process in processes:
             listed += process.wait()
             if any(fault.kind == "time limit" for fault in listed):
@@ -90,7 +99,7 @@ def examine(
             process.end()
     left = [fault for fault in merged(listed) if not fault.allowed(allow)]
     if any(fault.severity == "error" for fault in left):
-        left = [fault for fault in left if fault.kind != "unwritten output"]  # which follows
+        left = [fault for fault in left if fault.kind not in FOLLOW]
     else:
         others = differences(launch, processes, tolerance)
         left += [fault for fault in merged(others) if not fault.allowed(allow)]
@@ -131,22 +140,45 @@ class Launch:
         return [Fault(self.function.name, "impossible launch", message)]
 
 
-class Process:
-    """A launch in one order, in a process that has begun; faults: what it has found."""
+def counted(launch, seconds, sample, cache_lines, enough):
+    """(the _Counts, the words of its runs) of a launch in a process of its own; sample: an array of
+    numbers of blocks. Raises KernelFault.
+    """
+    memory = mmap.mmap(-1, ctypes.sizeof(cuda_emulator._Counts))
+    counts = cuda_emulator._Counts.from_buffer(memory)
+    with tempfile.TemporaryFile() as file:
+        counts.cache_lines, counts.enough, counts.file = cache_lines, enough, file.fileno()
+        process = Process(launch, "forward", (), seconds, "counted", (sample, counts))
+        try:
+            listed = process.wait()
+        finally:
+            process.end()
+        if listed:
+            raise KernelFault.of_all(listed)
+        process.copy_back()
+        file.seek(0)
+        return counts, np.frombuffer(file.read(), np.uint64).tolist()
 
-    def __init__(self, launch, order, empty, seconds):
+
+class Process:
+    """A launch in one order, in a process that has begun; faults: what it has found. kind: of
+    Module.library; counts: the last arguments of cuda_emulator._launch.
+    """
+
+    def __init__(self, launch, order, empty, seconds, kind="watched", counts=((), None)):
         self.launch, self.order, self.seconds = launch, order, seconds
         function = launch.function
-        fused = cuda_emulator.arithmetic == "fused"
-        self.library = function.module.library("plain" if fused else "watched", function.name)
+        self.library = function.module.library(kind, function.name)
         parameters = cuda_emulator._parameters(self.library, function.name)
         args = cuda_emulator._numbers(parameters, launch.args)
-        self.memory = cuda_emulator._Allocations(function.name, args, shared=True, empty=empty)
+        self.memory = cuda_emulator._Allocations(
+            function.name, args, True, empty, cuda_emulator._constant(parameters)
+        )
         args = cuda_emulator._fitting(function.name, parameters, args)
         begin = self.memory.memory.ctypes.data
         self.guards = begin, begin + self.memory.memory.nbytes
         self.faults = faults.All.from_buffer(mmap.mmap(-1, ctypes.sizeof(faults.All)))
-        self.faults.most = faults.MOST
+        self.faults.most = 1 if kind == "counted" else faults.MOST
         self._add_variables()
         with function.module.globals_of(self.library):
             self.number = cuda_emulator._launch(
@@ -158,7 +190,9 @@ class Process:
                 self.memory.pointers,
                 launch.shared_mem,
                 order,
-                [] if fused else self.memory.buffers,
+                self.memory.buffers if kind == "watched" else [],
+                0,
+                *counts,
                 apart=self,
             )
         if self.number < 0:
@@ -227,6 +261,7 @@ class Process:
 def differences(launch, processes, tolerance):
     """A list with a Fault for each array that differs between the first order and another."""
     names, listed, unequal = launch.names(), [], set()
+    atomics = functools.reduce(operator.or_, (each.faults.atomics for each in processes), 0)
     for process in processes[1:]:
         pairs = zip(processes[0].memory.copies, process.memory.copies, strict=True)
         for (array, first), (_, second) in pairs:
@@ -237,12 +272,24 @@ def differences(launch, processes, tolerance):
             name = names[number] if number is not None and number < len(names) else "an array"
             values = [copy.view(array.dtype) for copy in (first, second)]
             orders = processes[0].order, process.order
-            listed.append(_difference(launch.function.name, name, values, orders, tolerance))
+            summed = atomics >> (ELSEWHERE if number is None else min(number, ELSEWHERE)) & 1
+            kind, message = _difference(name, values, orders, tolerance, atomics, summed)
+            severity, file, line = "note", "", 0
+            if kind == "order dependence":
+                severity = "error"
+                if place := faults.uninitialised(process.library, launch.function):
+                    file, line, variable = place
+                    message += f"; {variable} may be read before it is written"
+            listed.append(
+                Fault(launch.function.name, kind, message, file, line, None, severity, 1, orders)
+            )
     return listed
 
 
-def _difference(kernel, name, values, orders, tolerance):
-    """The Fault of an array's values, those of two orders, that differ."""
+def _difference(name, values, orders, tolerance, atomics, summed):
+    """(kind, message) of an array's values, those of two orders, that differ; atomics: whether
+    the kernel has some; summed: whether they may be of this array.
+    """
     first, second = values
     unequal = first.view(np.uint8).reshape(first.size, -1) != second.view(np.uint8).reshape(
         first.size, -1
@@ -253,13 +300,17 @@ def _difference(kernel, name, values, orders, tolerance):
         f"{name}[{place}] is {first[place]} in the order {orders[0]} of threads and blocks and "
         f"{second[place]} in the order {orders[1]}; {len(places)} of {first.size} elements differ"
     )
+    near = False
     if first.dtype.kind == "f":
         largest = np.nanmax(np.abs(first)) if not np.isnan(first).all() else 0.0
         part = np.abs(first[places].astype(float) - second[places]).max() / (largest or 1.0)
         message += f", by up to {part:.1e} of the largest"
-        if part <= tolerance:
-            return Fault(kernel, "order of sums", message, severity="note", orders=orders)
-    return Fault(kernel, "order dependence", message, orders=orders)
+        if tolerance is None:
+            tolerance = max(TOLERANCE, STEPS * float(np.finfo(first.dtype).eps))
+        near = part <= tolerance
+    if not atomics or (summed and first.dtype.kind == "f" and not near):
+        return "order dependence", message
+    return "order of sums" if near else "order of atomics", message
 
 
 def merged(listed):

@@ -30,7 +30,7 @@ BUDGET = {
     "snakemake_logger_plugin_ladder": 564,
     "package": 263,
     "benchmarks": 53228,
-    "tests": 447291,
+    "tests": 447287,
     # with its tests
     "emulator": 43896,
 }

@@ -56,21 +56,6 @@ REASONS = {
         ("conv2d_weight_grad_split", "integers"),
     )
 }
-# Kernel -> compiler and architecture -> bytes that are spilled there alone, for no reason: to be
-# mended.
-NOT_MENDED = {
-    "gpu_basic/maxpool2d.cu maxpool2d_forward": {"13.5 sm_80": 8},
-    "gpu_registers/conv2d.cu conv2d_input_grad": {"13.5 sm_120": 8, "13.5 sm_100": 8},
-    **{
-        f"gpu_async/{file}.cu conv2d_forward MULTIPLIER=tf32": {
-            "13.5 sm_120": 32,
-            "13.5 sm_100": 32,
-        }
-        for file in ("conv2d", "weight_grad")
-    },
-    # and the same of every other build of its file
-    "packed/weight_update.cu adam_update": {"13.0 sm_100": 24, "13.0 sm_120": 24},
-}
 LARGEST_TILE = "gpu_gemm"
 SHOWN = 100  # builds after which the record is written on the way
 LONGEST = 40  # macro that the record shows: a table of products has thousands of numbers
@@ -454,13 +439,7 @@ def local(record):
 
 def why(kernel):
     """Why a kernel may have local memory; None if it may not."""
-    reason = next((reason for part, reason in REASONS.items() if part in f"{kernel} "), None)
-    spilled = NOT_MENDED.get(kernel) or NOT_MENDED.get(" ".join(kernel.split()[:2]), {})
-    return (
-        reason
-        or "; ".join(f"not mended, {count} bytes by {place}" for place, count in spilled.items())
-        or None
-    )
+    return next((reason for part, reason in REASONS.items() if part in f"{kernel} "), None)
 
 
 if __name__ == "__main__":

@@ -72,7 +72,8 @@ def test_an_image_has_the_pinned_sets_and_a_user_who_is_not_root(name, sets):
     bases, copied, users = (
         [rest for step, rest in steps if step == kind] for kind in ("FROM", "COPY", "USER")
     )
-    assert len(bases) == 1 and re.fullmatch(r"[a-z/]+:\d+\.\d+\.\d+-[a-z0-9.-]+", bases[0])
+    (base,) = bases
+    assert re.fullmatch(r"[a-z/]+:\d+\.\d+\.\d+-[a-z0-9.-]+@sha256:[0-9a-f]{64}", base)
     assert copied[0].split()[:-1] == [
         "envs/install",
         "envs/bring.py",

@@ -13,7 +13,7 @@ BUDGET = {
     "data": 18702,
     "demo": 3045,
     "executors": 58169,
-    "export": 8777,
+    "export": 8785,
     "features": 8438,
     "machine": 4536,
     "network": 8114,

@@ -96,17 +96,24 @@ __device__ __forceinline__ float update(const long long* row, int i, const State
 
 // ---- the kernels, one for each rule
 
+// How many blocks a multiprocessor must have room for.
+#if __CUDACC_VER_MAJOR__ == 13 && __CUDACC_VER_MINOR__ == 0 && __CUDA_ARCH__ >= 1000
+#define BLOCKS_AT_ONCE 2  // for 3 it would spill
+#else
+#define BLOCKS_AT_ONCE 3
+#endif
+
 // What a thread does: the file that includes this one defines it.
 template <Rule rule>
 __device__ void update_all(const long long* table, const Settings& settings);
 
-extern "C" __global__ void __launch_bounds__(256, 3)
+extern "C" __global__ void __launch_bounds__(256, BLOCKS_AT_ONCE)
     sgd_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
                const long long* __restrict__ counters, float weight_decay, float clip) {
     update_all<SGD>(table, settings_of(learning_rates, counters, weight_decay, clip));
 }
 
-extern "C" __global__ void __launch_bounds__(256, 3)
+extern "C" __global__ void __launch_bounds__(256, BLOCKS_AT_ONCE)
     momentum_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
                     const long long* __restrict__ counters, float weight_decay, float clip,
                     float momentum) {
@@ -114,13 +121,13 @@ extern "C" __global__ void __launch_bounds__(256, 3)
                          settings_of(learning_rates, counters, weight_decay, clip, momentum));
 }
 
-extern "C" __global__ void __launch_bounds__(256, 3)
+extern "C" __global__ void __launch_bounds__(256, BLOCKS_AT_ONCE)
     rmsprop_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
                    const long long* __restrict__ counters, float weight_decay, float clip) {
     update_all<RMSPROP>(table, settings_of(learning_rates, counters, weight_decay, clip));
 }
 
-extern "C" __global__ void __launch_bounds__(256, 3)
+extern "C" __global__ void __launch_bounds__(256, BLOCKS_AT_ONCE)
     adam_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
                 const long long* __restrict__ counters, float weight_decay, float clip) {
     update_all<ADAM>(table, settings_of(learning_rates, counters, weight_decay, clip));

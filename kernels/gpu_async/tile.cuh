@@ -12,6 +12,10 @@
 constexpr int THREADS = 16, SIDE = 64, STEP = 16;
 constexpr int WARP_M = 16, WARP_N = 32, FRAGMENTS = WARP_N / 8;
 constexpr int PITCH = STEP + 4;  // as in gpu_mma
+// The compiler would take 64 registers for 4 blocks, and spill.
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1302 && __CUDA_ARCH__ >= 1000
+#define BLOCKS_AT_ONCE 3
+#endif
 
 #include "gpu_mma/lines.cuh"
 

@@ -13,7 +13,14 @@
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 #include "windows.cuh"
 
-extern "C" __global__ void __launch_bounds__(256)
+// Of forward, how many blocks a multiprocessor must have room for; 0: as the compiler chooses.
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1305 && __CUDA_ARCH__ == 800
+#define BLOCKS_AT_ONCE 6  // it would take 32 registers for 8 of them, and spill
+#else
+#define BLOCKS_AT_ONCE 0
+#endif
+
+extern "C" __global__ void __launch_bounds__(256, BLOCKS_AT_ONCE)
     maxpool2d_forward(const float* __restrict__ x, float* __restrict__ y,
                       unsigned char* __restrict__ index, int batch, int height, int width,
                       int channels, int window, int stride, int padding) {

@@ -7,6 +7,11 @@
 #include "common/product.cuh"
 
 constexpr int THREADS = 16, EACH = 4, SIDE = THREADS * EACH, STEP = 16;
+// With exact products the compiler would take 64 registers for 4 blocks, and spill.
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1302 && __CUDA_ARCH__ >= 1000 && \
+    !defined(MULTIPLIER)
+#define BLOCKS_AT_ONCE 3
+#endif
 
 __device__ __forceinline__ float element(const float* from) { return from ? *from : 0.0f; }
 

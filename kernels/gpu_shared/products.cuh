@@ -23,6 +23,11 @@
 // neighbours along m; B_ALONG_K likewise.
 #pragma once
 
+// How many blocks a multiprocessor must have room for; 0: as the compiler chooses.
+#ifndef BLOCKS_AT_ONCE
+#define BLOCKS_AT_ONCE 0
+#endif
+
 struct Convolution {
     int batch, height, width, channels, filters, kernel, padding, stride;
     __device__ __forceinline__ int out_height() const {
@@ -125,7 +130,7 @@ struct WeightGrad {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS* THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS* THREADS, BLOCKS_AT_ONCE)
     conv2d_forward(const float* __restrict__ x, const float* __restrict__ weight,
                    const float* __restrict__ bias, float* __restrict__ y, int batch, int height,
                    int width, int channels, int filters, int kernel, int padding, int stride,
@@ -140,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(THREADS* THREADS)
     });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS* THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS* THREADS, BLOCKS_AT_ONCE)
     conv2d_input_grad(const float* __restrict__ dy, const float* __restrict__ weight,
                       float* __restrict__ dx, int batch, int height, int width, int channels,
                       int filters, int kernel, int padding, int stride) {
@@ -149,7 +154,7 @@ extern "C" __global__ void __launch_bounds__(THREADS* THREADS)
     });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS* THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS* THREADS, BLOCKS_AT_ONCE)
     conv2d_weight_grad(const float* __restrict__ x, const float* __restrict__ dy,
                        float* __restrict__ dweight, int batch, int height, int width, int channels,
                        int filters, int kernel, int padding, int stride) {

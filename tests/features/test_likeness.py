@@ -45,6 +45,7 @@ def test_stacked_arrays_are_read_as_one():
         (6, 4, 1, range(10)),
         (40, 10, 2, [*range(8), 40, 41]),
         (4, 30, 2, [*range(4), *range(4, 10)]),
+        (40, 20, 12, range(40, 52)),
     ],
 )
 def test_above_a_number_all_are_compared_with_the_first_and_the_wanted(

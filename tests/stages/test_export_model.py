@@ -3,6 +3,7 @@ run can have.
 """
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -22,7 +23,7 @@ import other_runtimes
 import width_models
 from ladder.errors import RunFailed, UserError
 from ladder.export import model
-from ladder.export.graph import Graph
+from ladder.export.graph import FLOAT, Graph
 from ladder.machine import requirements
 from ladder.sources import ROOT
 from ladder.store import artifacts, manifests
@@ -100,7 +101,9 @@ def test_onnxruntime_gives_the_classes_of_the_run_and_its_decisions(exported, na
         "encoder.json",
         "encoder.safetensors",
         "encoder.py",
+        "exported.py",
         "model_sklearn.py",
+        "sha256.json",
         "predict.py",
         "reading/__init__.py",
         "reading/pictures.py",
@@ -223,7 +226,7 @@ def test_a_picture_gets_the_class_of_its_image_and_one_that_is_no_picture_is_a_l
 def test_the_files_that_people_copy_are_short(exported):
     _, _, folder = exported("svm")
     assert count_tokens.count((folder / "encoder.py").read_text()) <= 1165
-    assert count_tokens.count((folder / "predict.py").read_text()) <= 591
+    assert count_tokens.count((folder / "predict.py").read_text()) <= 608
 
 
 def test_the_card_says_how_good_the_model_is_and_what_it_must_not_be_used_for(
@@ -327,37 +330,94 @@ def test_weights_that_are_not_finite_are_not_exported():
         Graph().constant(np.float32([1, np.nan]), "enc1.weight")
 
 
-@pytest.mark.parametrize("where", ["first weights", "decisions"])
-def test_a_model_that_is_not_finite_or_damaged_gives_no_answer(exported, where, tmp_path):
-    _, _, folder = exported("svm")
-    copied = tmp_path / "copied"
-    shutil.copytree(folder, copied)
-    stored = onnx.load(copied / "model.onnx")
-    name = next(
+def spoil(folder, name, value):
+    """Write a value over all numbers of a constant of an unpacked model."""
+    stored = onnx.load(folder / "model.onnx")
+    constant = next(one for one in stored.graph.initializer if one.name == name)
+    numbers = onnx.numpy_helper.to_array(constant)
+    constant.CopyFrom(onnx.numpy_helper.from_array(np.full_like(numbers, value), name))
+    onnx.save(stored, folder / "model.onnx")
+
+
+def list_again(folder):
+    """Write the list of an unpacked model anew, of the files as they are."""
+    listed = json.loads((folder / "sha256.json").read_text())
+    digests = {name: manifests.facts(folder / name)["sha256"] for name in listed}
+    (folder / "sha256.json").write_text(json.dumps(digests))
+
+
+@pytest.fixture
+def copied(exported, tmp_path):
+    """A copy of the folder of an archive."""
+    return shutil.copytree(exported("svm")[2], tmp_path / "copied")
+
+
+def test_a_changed_constant_is_noticed_and_one_that_is_not_finite_in_a_new_list_too(
+    copied, monkeypatch
+):
+    monkeypatch.syspath_prepend(copied)
+    fault = importlib.import_module("exported").fault
+    assert fault(copied) is None
+    whole = (copied / "model.onnx").read_bytes()
+    constants = onnx.load(copied / "model.onnx").graph.initializer
+    real = [one.name for one in constants if one.data_type == onnx.TensorProto.FLOAT]
+    assert len(real) > 10
+    for name in [one.name for one in constants]:
+        values = (np.nan, np.inf, -np.inf) if name in real else (1,)
+        for value in values:
+            (copied / "model.onnx").write_bytes(whole)
+            spoil(copied, name, value)
+            assert fault(copied).startswith("model.onnx is not the file that was exported"), name
+            if name in real:
+                list_again(copied)
+                assert fault(copied).startswith(f"the constant {name} of model.onnx holds NaN")
+
+
+@pytest.mark.parametrize("form", ["float64", "numbers, no bytes", "a file of their own"])
+def test_constants_are_read_in_each_form_that_onnx_has_for_them(form, copied, monkeypatch):
+    monkeypatch.syspath_prepend(copied)
+    constants = importlib.import_module("exported").constants
+    values = np.linspace(-1, 1, 300).reshape(3, 100).astype("f8" if form == "float64" else "f4")
+    graph = Graph()
+    graph.constant(values, "whole")
+    stored = graph.model((1,), {})
+    if form == "numbers, no bytes":
+        stored.graph.initializer[0].CopyFrom(
+            onnx.helper.make_tensor("0.whole", FLOAT, values.shape, values.ravel())
+        )
+    apart = form == "a file of their own"
+    onnx.save_model(stored, copied / "model.onnx", save_as_external_data=apart, location="data")
+    ((name, read),) = constants(copied / "model.onnx")
+    assert name == "0.whole" and np.array_equal(read, values.ravel())
+
+
+def test_a_model_that_is_damaged_or_computes_no_number_gives_no_answer(copied, tmp_path):
+    first = next(
         node.input[1]
-        for node in stored.graph.node
-        if node.op_type == {"first weights": "Conv"}.get(where, "MatMul")
+        for node in onnx.load(copied / "model.onnx").graph.node
+        if node.op_type == "Conv"
     )
-    weights = next(one for one in stored.graph.initializer if one.name == name)
-    weights.raw_data = np.full_like(onnx.numpy_helper.to_array(weights), np.nan).tobytes()
-    onnx.save(stored, copied / "model.onnx")
     Image.new("RGB", (16, 16), "gray").save(tmp_path / "a.png")
-    for damage, words in (
-        (None, f"{tmp_path}/a.png: no answer, because the model computes NaN or Inf from it\n"),
-        (b"x", f"{copied}/model.onnx cannot be read: "),
-    ):
-        if damage:
-            (copied / "model.onnx").write_bytes(damage)
+
+    def refused(words):
         ran = subprocess.run(
             [sys.executable, copied / "predict.py", tmp_path / "a.png"],
             capture_output=True,
             text=True,
         )
-        assert (
-            (ran.returncode, ran.stdout) == (1, "")
-            and ran.stderr.startswith(words)
-            and ran.stderr.count("\n") == 1
-        )
+        assert (ran.returncode, ran.stdout) == (1, "")
+        assert ran.stderr.startswith(words) and ran.stderr.count("\n") == 1
+
+    spoil(copied, first, np.nan)
+    refused("model.onnx is not the file that was exported: unpack model.zip again\n")
+    list_again(copied)
+    refused(f"the constant {first} of model.onnx holds NaN or Inf: export the model again\n")
+    spoil(copied, first, 3e38)
+    list_again(copied)
+    refused(f"{tmp_path}/a.png: no answer, because the model computes NaN or Inf from it\n")
+    (copied / "model.onnx").write_bytes(b"x")
+    list_again(copied)
+    refused(f"{copied}/model.onnx cannot be read: ")
 
 
 def test_predict_says_how_it_is_used_and_what_it_needs(exported):

@@ -50,6 +50,7 @@ CASES = [
     ("*::test_scikit_learn_calibrates_stacks_validates_and_copies_*", 1),
     ("*::test_the_model_answers_alike_in_environments_without_*", 0),  # downloads packages
     ("tests/workflow/test_terminal.py::test_the_terminal_has_*", 0),  # four commands
+    ("tests/workflow/test_terminal.py::test_ctrl_c_*", 0),  # three
     # of `make check`, which compiles and trains with rungs that it makes
     ("tests/support/test_judge_rung.py::*", 0),
     ("tests/test_course.py::test_make_check_*", 0),

@@ -3,9 +3,12 @@ wrong name says.
 """
 
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -97,21 +100,11 @@ def test_at_the_end_are_the_verdict_and_the_address_of_what_was_asked_for(tmp_pa
     assert terminal.page_lines({"results/network.html", "svm"}) == ["", network]
 
 
+PROGRAM = [sys.executable, SCRIPTS / "run_workflow.py", "-s", ROOT / "Snakefile", "--cores", "1"]
+
+
 def command(folder, *words):
-    process = subprocess.run(
-        [
-            sys.executable,
-            SCRIPTS / "run_workflow.py",
-            "-s",
-            ROOT / "Snakefile",
-            "--cores",
-            "1",
-            *words,
-        ],
-        cwd=folder,
-        text=True,
-        capture_output=True,
-    )
+    process = subprocess.run([*PROGRAM, *words], cwd=folder, text=True, capture_output=True)
     return process.returncode, process.stderr.splitlines(), process.stdout
 
 
@@ -147,6 +140,48 @@ def test_the_terminal_has_a_line_for_each_stage_and_with_v_snakemakes_words(tmp_
     )
     assert sum("try a smaller learning_rate" in line for line in lines) == 1
     assert not any("Error in rule" in line for line in lines)
+
+
+# The stage `data` says that it opens its images, and waits: Ctrl-C always meets it there.
+HELD = """
+import pathlib, sys, time
+def hold(event, arguments):
+    if event == "open" and str(arguments[0]).endswith("t10k-images-idx3-ubyte.gz"):
+        pathlib.Path("held").touch()
+        time.sleep(600)
+if any(word.endswith("prepare_data.py") for word in sys.orig_argv):
+    sys.addaudithook(hold)
+"""
+
+
+def test_ctrl_c_once_or_twice_is_one_line_and_the_next_command_goes_on(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(HELD)
+    words = ["data", "--config", "train_limit=60", "test_limit=20"]
+    for times in (1, 2):
+        process = subprocess.Popen(
+            [*PROGRAM, *words],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        while not (tmp_path / "held").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        for _ in range(times):
+            os.killpg(process.pid, signal.SIGINT)
+            time.sleep(0.1)
+        output, _ = process.communicate(timeout=300)
+        (tmp_path / "held").unlink()
+        assert process.returncode == 1, output
+        lines = [line for line in output.splitlines() if "interrupted" in line or "^C" in line]
+        assert len(lines) == 1 and lines[0].startswith("data "), output
+        assert "; the same command goes on from here" in lines[0] and "Traceback" not in output
+        assert not list(tmp_path.glob("results/data/*/manifest.json"))
+    status, lines, _ = command(tmp_path, *words)
+    assert status == 0 and lines[-1].startswith("[1 of 1] data "), lines
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ params: products, what the run's test multiplies with (it has to be float32).
 inputs: report, data, and all that the run's predictions are made from (chains.prediction_roles), by
 their roles; and shifted1, shifted2, ... if the primary classifier decides by shifted images.
 Writes model.zip: model.onnx (images to features, decisions, class and margin; from 1 GB on with
-model.onnx.data), the encoder as encoder.safetensors and encoder.json, the files of
-workflow/resources/model that read these, the package ladder.data.reading, which prepares pictures
-here and there, and README.md, the model card.
+model.onnx.data), sha256.json of the files that predict.py reads, the encoder as encoder.safetensors
+and encoder.json, the files of workflow/resources/model that read these, the package
+ladder.data.reading, which prepares pictures here and there, and README.md, the model card.
 Metrics: how far the answers of onnxruntime for all test images are from the run's own.
 """
 
@@ -22,6 +22,7 @@ from ladder.stage import stage_script
 from ladder.store import artifacts, disk, zips
 
 FOLDER = "kernel_ladder_model"  # that the archive unpacks
+LIST = "sha256.json"  # of the files that predict.py reads, which it compares with theirs
 READING = pathlib.Path(pictures.__file__).parent
 # copied as they are
 SOURCES = (
@@ -70,7 +71,9 @@ def write(folder, inputs, threads):
     (folder / "encoder.json").write_text(
         json.dumps(encoder.described(answering.parts), indent=1) + "\n", "utf-8"
     )
-    files = {name: folder / name for name in (*names, "encoder.safetensors", "encoder.json")}
+    digests = {name: disk.sha256(folder / name) for name in names}
+    (folder / LIST).write_text(json.dumps(digests, indent=1) + "\n", "utf-8")
+    files = {name: folder / name for name in (*names, LIST, "encoder.safetensors", "encoder.json")}
     files |= {
         path.relative_to(home).as_posix(): path
         for home, pattern in SOURCES

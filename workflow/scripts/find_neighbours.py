@@ -1,9 +1,10 @@
 """Stage `neighbours`: what the features of pictures without labels say of them, for the report and
 the table.
 
-params: seed, of samples and clusters; classify_rows, the pictures that each is compared with,
-unless they are likeness.GALLERY.  inputs: data, features, and changed1, changed2, ...: of the
-parts of the features; with the ends _random and _pixels the same of the controls that there are.
+params: seed, of samples and clusters; classify_rows, how many pictures each is compared with unless
+they are likeness.GALLERY, and at least those whose changed copies are sought (likeness.gallery).
+inputs: data, features, and changed1, changed2, ...: of the parts of the features; with the ends
+_random and _pixels the same of the controls that there are.
 The number of a picture counts the training pictures first, then the test pictures; N: of all.
 Writes:
 neighbours.npy  int32 (N, K), the numbers of the most alike pictures, the most alike first

@@ -8,6 +8,7 @@ import pathlib
 import sys
 
 try:
+    import exported
     import numpy as np
     import onnxruntime
     from reading import pictures
@@ -23,6 +24,8 @@ def main(names):
     if not names:
         return "which pictures? python predict.py PICTURE ..."
     try:
+        if fault := exported.fault(MODEL.parent):
+            return fault
         session = onnxruntime.InferenceSession(str(MODEL))
         facts = json.loads(session.get_modelmeta().custom_metadata_map["kernel_ladder"])
     except Exception as error:  # onnxruntime's are of many types

@@ -28,6 +28,8 @@ WORDS = {  # of each file
     "model.onnx": "images to features, decisions, class and margin",
     "model.onnx.data": "its constants",
     "predict.py": "class and margin of pictures: onnxruntime, NumPy, Pillow",
+    "exported.py": "of it, whether the files are those that were exported",
+    "sha256.json": "which digests these have",
     "model_sklearn.py": "a transformer and a classifier: onnxruntime, scikit-learn",
     "encoder.py": "the encoder as a PyTorch module: torch, safetensors",
     "encoder.json": "its layers",

@@ -1,9 +1,10 @@
 """What features without labels say of pictures: which are alike, which are like no other, and which
 lie together.
 
-The likeness of two pictures is the cosine of their features, from which the mean over all pictures
-is taken. Everything is exact up to GALLERY pictures; of more, so many are what each picture is
-compared with.
+Each picture is compared with all others, or with as many as GALLERY or classify_rows says where
+there are more; the test pictures whose changed copies are sought are always among these. The
+likeness of two pictures is the cosine of their features, from which the mean of those that all are
+compared with is taken.
 """
 
 import numpy as np
@@ -60,9 +61,10 @@ class Stacked:
 def gallery(train, test, wanted, most=GALLERY):
     """Ascending numbers (G,) of the pictures that all are compared with, which count the training
     pictures first: the first of these and of the test pictures, `most` in all, the first `wanted`
-    test pictures among them. Their order is that of a hash of their names.
+    test pictures among them, and these alone where they are more than `most`. Their order is that
+    of a hash of their names.
     """
-    known = min(train, most - wanted)
+    known = min(train, most - wanted)  # none if it is below 0
     return np.concatenate([np.arange(known), train + np.arange(min(test, most - known))])
 
 

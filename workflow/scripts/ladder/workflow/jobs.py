@@ -181,8 +181,9 @@ class Jobs:
             )
         if lineage.answering(self.chain) is None:
             raise UserError(
-                "predictions: this run has no labels, so it names no classes; `snakemake model` makes a program "
-                "that finds the most alike of its pictures for new ones"
+                "predictions: this run has no labels, so it names no classes; `snakemake model` makes "
+                "results/model.zip, whose predict.py names the most alike of its pictures for new ones, and "
+                "their places on the map"
             )
         return self.always() + self.inputs_of(*prediction_roles(self.chain))
 

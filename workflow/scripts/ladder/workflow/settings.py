@@ -640,7 +640,7 @@ class Classifiers(Section):
     your own are in an order by a hash of their names in which the classes take turns. The network
     and its features are of all images; the features of the controls are of these and of the test
     images. Of pictures without labels it is the number that each is compared with, 20,000 for
-    `all`."""
+    `all`, and at least the test pictures whose changed copies are sought, 1,000 at most."""
     label_counts: Distinct[Annotated[int, Field(ge=2, le=10_000), INTEGER]] = [
         10,
         30,

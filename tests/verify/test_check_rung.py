@@ -207,8 +207,7 @@ def test_an_exception_is_an_outcome_in_one_line(gpu, monkeypatch, error, words, 
     found = check()
     assert not found["passed"] and found["passing"] == passing
     assert (
-        found["fault"].startswith("rung gpu_opt_v1 does not run here: ")
-        and words in found["fault"]
+        found["fault"].startswith("rung gpu_opt_v1 does not run here: ") and words in found["fault"]
     )
 
 

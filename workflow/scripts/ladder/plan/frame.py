@@ -20,20 +20,20 @@ def load_batch(
     flip: bool = False,
     augmentation: Augmentation | None = None,
 ) -> None:
-    image = build.network.input_shape
-    build.values.buffer(INPUT, (build.values.batch, *image), build.values.dtype, "activation")
-    counters = build.values.counters()
+    values, image = build.values, build.network.input_shape
+    values.buffer(INPUT, (values.batch, *image), values.dtype, "activation")
+    counters = values.counters()
     reads = {
-        "images": build.values.buffer("images", (dataset.rows, *image), dataset.dtype, "dataset"),
+        "images": values.buffer("images", (dataset.rows, *image), dataset.dtype, "dataset"),
         "permutation": _permutation(build, dataset),
         "counters": counters,
-        "scale": build.values.buffer("scale", image[2:], "float32", "control"),
-        "offset": build.values.buffer("offset", image[2:], "float32", "control"),
+        "scale": values.buffer("scale", image[2:], "float32", "control"),
+        "offset": values.buffer("offset", image[2:], "float32", "control"),
     }
     if not augmentation:
         build.steps.append("load_batch", "", reads, {"batch": INPUT}, flip=flip)
         return
-    reads["augmentation"] = build.values.workspace("augmentation", (build.values.batch, 3), "int32")
+    reads["augmentation"] = values.workspace("augmentation", (values.batch, 3), "int32")
     build.steps.append(
         "draw_augmentation",
         "",
@@ -46,7 +46,7 @@ def load_batch(
     if not augmentation.jitters:
         build.steps.append("load_augmented_batch", "", reads, {"batch": INPUT})
         return
-    jitter = build.values.workspace("jitter", (build.values.batch, 2 + image[2]))
+    jitter = values.workspace("jitter", (values.batch, 2 + image[2]))
     build.steps.append(
         "draw_jitter",
         "",
@@ -63,39 +63,35 @@ def loss(build: PlanBuilder, dataset: Dataset, gradient_scale: str, length: Leng
     """The loss, and with it the gradient of the network's output, as its only reader in the
     backward pass wants it.
     """
-    build.steps.pass_ = "backward"
-    losses = build.values.buffer("losses", (length.steps_per_epoch,), "float64", "control")
-    packed = build.gradients.packed.get(build.values.output)
-    gradient = packed.writes if packed else {"gradient": build.gradients.part(build.values.output)}
+    values, build.steps.pass_ = build.values, "backward"
+    losses = values.buffer("losses", (length.steps_per_epoch,), "float64", "control")
+    packed = build.gradients.packed.get(values.output)
+    gradient = packed.writes if packed else {"gradient": build.gradients.part(values.output)}
     writes = {**gradient, "losses": losses}
     packing: Attributes = {"padding": packed.padding} if packed else {}
     if build.network.classifies:
-        build.divisor = build.values.batch
+        build.divisor = values.batch
         reads = {
-            "prediction": build.values.output,
-            "labels": build.values.buffer("labels", (dataset.rows,), "uint8", "dataset"),
+            "prediction": values.output,
+            "labels": values.buffer("labels", (dataset.rows,), "uint8", "dataset"),
             "permutation": _permutation(build, dataset),
-            "counters": build.values.counters(),
+            "counters": values.counters(),
         }
-        build.steps.append(
-            "cross_entropy", "", reads, {**writes, "hits": build.values.by_step("hits")}
-        )
+        build.steps.append("cross_entropy", "", reads, {**writes, "hits": values.by_step("hits")})
         return
-    if build.values.shape(build.values.output) != build.values.shape(INPUT):
+    if values.shape(values.output) != values.shape(INPUT):
         raise ValueError(
-            f"network {build.network.name} puts out {build.values.shape(build.values.output)} for {build.values.shape(INPUT)}: "
+            f"network {build.network.name} puts out {values.shape(values.output)} for {values.shape(INPUT)}: "
             "it cannot be trained to rebuild its images"
         )
     elements = math.prod(build.network.input_shape)
-    build.divisor = {"mean": build.values.batch * elements, "batch": build.values.batch}[
-        gradient_scale
-    ]
+    build.divisor = {"mean": values.batch * elements, "batch": values.batch}[gradient_scale]
     build.steps.append(
         "mse",
         "",
-        {"prediction": build.values.output, "target": INPUT, "counters": build.values.counters()},
+        {"prediction": values.output, "target": INPUT, "counters": values.counters()},
         writes,
-        flop=4 * elements * build.values.batch,
+        flop=4 * elements * values.batch,
         divisor=build.divisor,
         **packing,
     )
@@ -111,22 +107,20 @@ def update(
     """Update these parameters: together in one step, which divides by the loss scale, or in one
     step each.
     """
-    build.steps.pass_ = "update"
+    values, build.steps.pass_ = build.values, "update"
     gradients = {name: build.gradients.for_update(name, together) for name in names}
     averages = {
         name: {
-            average: build.values.buffer(
-                f"{name}.{average}", build.network.parameters[name], build.values.dtype, "optimizer"
+            average: values.buffer(
+                f"{name}.{average}", build.network.parameters[name], values.dtype, "optimizer"
             )
             for average in optimizers.AVERAGES[optimizer.name]
         }
         for name in names
     }
     schedule = {
-        "counters": build.values.counters(),
-        "learning_rates": build.values.buffer(
-            "learning_rates", (length.steps,), "float64", "control"
-        ),
+        "counters": values.counters(),
+        "learning_rates": values.buffer("learning_rates", (length.steps,), "float64", "control"),
     }
     operation, attributes = f"{optimizer.name}_update", optimizers.attributes(optimizer)
     if not together:
@@ -147,15 +141,15 @@ def update(
             **{f"{name}.{average}": buffer for average, buffer in averages[name].items()},
         }
     more: StepAttributes = {"gradients": gradients}
-    if build.values.copied:
-        more["copies"] = build.values.copied
+    if values.copied:
+        more["copies"] = values.copied
     if build.gradients.loss_scale != 1:
         more["gradient_factor"] = 1 / build.gradients.loss_scale
     build.steps.append(
         operation,
         "",
         {**reads, **schedule},
-        {**writes, **build.values.copies_of(names)},
+        {**writes, **values.copies_of(names)},
         **more,
         **attributes,
     )

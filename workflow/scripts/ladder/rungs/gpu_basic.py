@@ -139,13 +139,13 @@ def conv2d_bias_grad(step: Step, build: Values) -> tuple[Launch, ...]:
     partials = build.workspace(f"{step.layer}.bias_partials", (CHANNEL_PARTS, filters))
     return (
         *_one(
-            "conv2d.cu",
+            "conv2d_bias.cu",
             "conv2d_bias_partials",
             CHANNEL_PARTS * filters,
             (dy, partials, *integers(elements(build, dy) // filters, filters, CHANNEL_PARTS)),
         ),
         *_few(
-            "conv2d.cu",
+            "conv2d_bias.cu",
             "conv2d_bias_grad",
             filters,
             (partials, dbias, *integers(filters, CHANNEL_PARTS)),

@@ -18,7 +18,7 @@ BUDGET = {
     "machine": 4536,
     "network": 8189,
     "pages": 43311,
-    "rungs": 43171,
+    "rungs": 43034,
     "store": 8995,
     "training": 6204,
     "plan": 3590,

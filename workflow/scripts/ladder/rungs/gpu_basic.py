@@ -39,17 +39,6 @@ def elements(build: Values, name: str) -> int:
     return math.prod(build.shape(name))
 
 
-def load_batch(step: Step, build: Values) -> tuple[Launch, ...]:
-    reads, batch = step.reads, step.writes["batch"]
-    entry = f"load_batch_{build.buffers[reads['images']].dtype}"
-    arguments = (
-        *(reads[role] for role in ("images", "permutation", "counters", "scale", "offset")),
-        batch,
-        *integers(*build.shape(batch), step.attributes["flip"]),
-    )
-    return _one("load_batch.cu", entry, elements(build, batch), arguments)
-
-
 def draw_augmentation(step: Step, build: Values) -> tuple[Launch, ...]:
     augmentation, attributes = step.writes["augmentation"], step.attributes
     batch = build.shape(augmentation)[0]
@@ -61,20 +50,6 @@ def draw_augmentation(step: Step, build: Values) -> tuple[Launch, ...]:
         *integers(randomness.AUGMENTATION),
     )
     return _one("augmentation.cu", "draw_augmentation", batch, arguments)
-
-
-def load_augmented_batch(step: Step, build: Values) -> tuple[Launch, ...]:
-    reads, batch = step.reads, step.writes["batch"]
-    entry = f"load_augmented_batch_{build.buffers[reads['images']].dtype}"
-    arguments = (
-        *(
-            reads[role]
-            for role in ("images", "permutation", "counters", "scale", "offset", "augmentation")
-        ),
-        batch,
-        *integers(*build.shape(batch)),
-    )
-    return _one("augmentation.cu", entry, elements(build, batch), arguments)
 
 
 def draw_jitter(step: Step, build: Values) -> tuple[Launch, ...]:
@@ -89,14 +64,6 @@ def draw_jitter(step: Step, build: Values) -> tuple[Launch, ...]:
         *integers(randomness.JITTER),
     )
     return _one("jitter.cu", "draw_jitter", batch, arguments)
-
-
-def load_jittered_batch(step: Step, build: Values) -> tuple[Launch, ...]:
-    reads, batch = step.reads, step.writes["batch"]
-    entry = f"load_jittered_batch_{build.buffers[reads['images']].dtype}"
-    roles = "images", "permutation", "counters", "scale", "offset", "augmentation", "jitter"
-    arguments = (*(reads[role] for role in roles), batch, *integers(*build.shape(batch)))
-    return _one("jitter.cu", entry, elements(build, batch), arguments)
 
 
 def conv2d_forward(step: Step, build: Values) -> tuple[Launch, ...]:
@@ -746,6 +713,25 @@ def on_elements(file: str, arrays: tuple[str, ...], *attributes: str) -> LaunchF
     return launches
 
 
+def loading(file: str, *drawn: str) -> LaunchFunction:
+    """Launch function of the step that gathers a batch, with a thread per element; drawn: roles of
+    what was drawn for its images.
+    """
+
+    def launches(step: Step, build: Values) -> tuple[Launch, ...]:
+        reads, batch = step.reads, step.writes["batch"]
+        entry = f"{step.operation}_{build.buffers[reads['images']].dtype}"
+        roles = "images", "permutation", "counters", "scale", "offset", *drawn
+        sizes = integers(*build.shape(batch), *map(int, numbers(step, "flip")))
+        arguments = (*(reads[role] for role in roles), batch, *sizes)
+        return _one(file, entry, elements(build, batch), arguments)
+
+    return launches
+
+
+load_batch = loading("load_batch.cu")
+
+
 def on_images(
     file: str, arrays: tuple[str, ...], output: str, image: str, *attributes: str
 ) -> LaunchFunction:
@@ -807,11 +793,8 @@ RUNG = Implementation(
         **{
             function.__name__: function
             for function in (
-                load_batch,
                 draw_augmentation,
-                load_augmented_batch,
                 draw_jitter,
-                load_jittered_batch,
                 conv2d_forward,
                 conv2d_input_grad,
                 conv2d_weight_grad,
@@ -847,6 +830,9 @@ RUNG = Implementation(
                 advance,
             )
         },
+        "load_batch": load_batch,
+        "load_augmented_batch": loading("augmentation.cu", "augmentation"),
+        "load_jittered_batch": loading("jitter.cu", "augmentation", "jitter"),
         "relu_forward": on_elements("relu.cu", ("x", "y")),
         "relu_backward": on_elements("relu.cu", ("y", "dy", "dx")),
         "add_forward": on_elements("add.cu", ("a", "b", "y")),

@@ -32,7 +32,7 @@ import step_kernels  # noqa: E402
 from cases import products  # noqa: E402
 from ladder.executors.cuda import nvrtc  # noqa: E402
 from ladder.rungs import catalog  # noqa: E402
-from ladder.rungs.interface import Table  # noqa: E402
+from ladder.rungs.launches import Table  # noqa: E402
 
 import numpy as np  # noqa: E402  # isort: skip (after ladder)
 

@@ -132,13 +132,14 @@ def step_plan(network, rung, batch, dtype="float32"):
     settings = plan.TrainingSettings(
         network=network, rung=rung, batch_size=batch, multipliers=plan.made_for(rung)
     )
-    build = Builder(settings, network.layers, dtype, training=True)
+    builder = Builder(settings, network.layers, dtype, training=True)
+    build = builder.build
     frame.load_batch(build, plan.Dataset(batch * (WARM_UP + REPETITIONS), "uint8"))
-    build.lower()
-    build.gradient_part(build.output)
-    build.go_back()
+    builder.lower()
+    build.gradients.part(build.values.output)
+    builder.go_back()
     frame.advance(build)
-    return build.plan()
+    return builder.plan()
 
 
 def predicted(case):

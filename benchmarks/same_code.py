@@ -4,17 +4,21 @@
                                                    of words, folders or formats
     python benchmarks/same_code.py OTHER --carry   writes today's digests into the records
 
-Every build of every rung whose tokens differ is compiled in both checkouts by the NVRTC that is
-installed, for --architecture (sm_90 if not given): a few lines ask for `__CUDA_ARCH__`, and those
-that only others have are not compared. The PTX is compared without the names of variables, which
-say nothing to a GPU. Records (RECORDS) know kernels by digests of their text:
-where all PTX is the same, --carry replaces those of OTHER, launch by launch, so that counts,
-compilations and measurements go on counting.
-The exit status is 1 where code differs, with the builds that differ.
+Every kernel of every rung, the text of whose build has other tokens, is compiled in both checkouts
+by the NVRTC that is installed, for --architecture (sm_90 if not given): a few lines ask for
+`__CUDA_ARCH__`, and those that only others have are not compared. The PTX of a kernel is compared
+without the names of variables, which say nothing to a GPU, so that it may move to another file.
+Records (RECORDS) know kernels by digests of their text: where all PTX is the same, --carry replaces
+those of OTHER, launch by launch, so that counts, compilations and measurements go on counting. Of a
+file that has other kernels now the rows of compilations.json are to be made again, and the names of
+kernels in the other records to be changed.
+The exit status is 1 where code differs, with the kernels that differ.
 """
 
 import argparse
+import collections
 import concurrent.futures
+import functools
 import hashlib
 import json
 import os
@@ -30,6 +34,7 @@ RECORDS = ("counts.json", "compilations.json", "measured_kernels.json", "gpu/*.j
 DECLARED = re.compile(
     r"^\.global\b[^;(]*?\s([A-Za-z_$][\w$]*)(?:\[\d+\])?\s*(?:=[^;]*)?;\n", re.MULTILINE
 )
+KERNEL = re.compile(r"^\.visible \.entry (\w+)\(.*?^}\n", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"\.(?:shared|global|const)\b[^;(]*?\s([A-Za-z_$][\w$]*)\s*(?:\[|=|;)")
 
 
@@ -58,10 +63,10 @@ def main():
         for checkout in both
     )
     if len(before["builds"]) != len(today["builds"]):
-        sys.exit(f"{len(before['builds'])} builds became {len(today['builds'])}")
+        sys.exit(f"{len(before['builds'])} kernels became {len(today['builds'])}")
     pairs = list(zip(before["builds"], today["builds"], strict=True))
     changed = [pair for pair in pairs if pair[0]["tokens"] != pair[1]["tokens"]]
-    print(f"{len(pairs)} builds, {len(changed)} with other tokens", flush=True)
+    print(f"{len(pairs)} kernels, {len(changed)} with other tokens", flush=True)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         same = list(pool.map(lambda pair: ptx(pair[0]) == ptx(pair[1]), changed))
     if different := [
@@ -70,8 +75,19 @@ def main():
         sys.exit("\n".join([f"the PTX of {len(different)} differs:", *different]))
     print("the PTX of all is the same")
     if arguments.carry:
-        digests = dict(zip(before["digests"], today["digests"], strict=True))
+        digests = successors(zip(before["digests"], today["digests"], strict=True))
         print(f"{carry(digests)} digests replaced in the records")
+
+
+def successors(pairs):
+    """{digest: the one of today} of those that have one; behind a digest the number of kernels that
+    it is of, where that counts.
+    """
+    today = collections.defaultdict(set)
+    for old, new in pairs:
+        (digest, *kernels), (successor, *kernels_now) = old.split(), new.split()
+        today[digest].add(successor if kernels == kernels_now else None)
+    return {old: new for old, (new, *others) in today.items() if new and not others}
 
 
 def in_checkout(root, architecture):
@@ -87,8 +103,8 @@ def in_checkout(root, architecture):
 
 def listed(root, architecture):
     """Rung -> {"builds": [name, digest of its tokens, source and compiler options], "digests": all
-    that name kernels}, both by launches, whatever files and macros are called. A build is listed
-    with the first rung that has it.
+    that name kernels}, both by launches, whatever files and macros are called. A kernel of a build
+    is listed with the first rung that has it.
     """
     folders = ("benchmarks", "workflow/scripts", "tests/support", "emulator/src")
     sys.path[:0] = [str(root / folder) for folder in folders]
@@ -100,14 +116,24 @@ def listed(root, architecture):
 
     seen, listing = set(), {}
     for rung in compilations.documented_rungs():
-        builds = {compilations.named(launch): launch for launch in compilations.launches(rung)}
-        builds = {name: launch for name, launch in builds.items() if name not in seen}
+        builds = {
+            (compilations.named(launch), launch.entry): launch
+            for launch in compilations.launches(rung)
+        }
+        builds = {kernel: launch for kernel, launch in builds.items() if kernel not in seen}
         seen |= builds.keys()
         plan = count.step_plan(rung, count.BATCH)
         digests = [counting.key(launch, plan) for launch in plan_checks.launches(plan)]
-        digests += [step_kernels.digest(plan), *map(compilations.digest, builds)]
+        digests += [step_kernels.digest(plan)]
+        # a row of compilations.json is of all kernels of a file
+        digests += [
+            f"{compilations.digest(name)} {step_kernels.text(launch.source).count('__global__')}"
+            for (name, _), launch in builds.items()
+        ]
         listing[rung] = {
-            "builds": [build(root, architecture, *named) for named in builds.items()],
+            "builds": [
+                build(root, architecture, name, launch) for (name, _), launch in builds.items()
+            ],
             "digests": digests,
         }
     return listing
@@ -119,7 +145,8 @@ def build(root, architecture, name, launch):
 
     path = root / "kernels" / launch.source
     return {
-        "name": name,
+        "name": f"{name} {launch.entry}",
+        "entry": launch.entry,
         "tokens": hashed(" ".join([step_kernels.text(launch.source), *launch.defines])),
         "source": str(path),
         "options": compilations.nvrtc.options(path, architecture, launch.defines),
@@ -131,23 +158,37 @@ def hashed(text):
 
 
 def ptx(build):
-    """The digest of a build's PTX; raises RuntimeError where NVRTC rejects it."""
+    """The digest of the PTX of a build's kernel; raises RuntimeError where NVRTC rejects it."""
+    return nameless(
+        only(compiled(build["name"], build["source"], tuple(build["options"])), build["entry"])
+    )
+
+
+@functools.cache
+def compiled(name, source, options):
+    """The PTX of a file."""
     from cuda.bindings import nvrtc
 
     options = [
         option.replace("=sm_", "=compute_").encode()  # PTX alone
-        for option in build["options"]
+        for option in options
         if "ptxas" not in option
     ]
-    text = pathlib.Path(build["source"]).read_bytes()
-    _, program = nvrtc.nvrtcCreateProgram(text, build["source"].encode(), 0, [], [])
+    text = pathlib.Path(source).read_bytes()
+    _, program = nvrtc.nvrtcCreateProgram(text, source.encode(), 0, [], [])
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
     if status.value:
-        raise RuntimeError(f"{build['name']}: {status.name}")
+        raise RuntimeError(f"{name}: {status.name}")
     code = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
     nvrtc.nvrtcGetPTX(program, code)
     nvrtc.nvrtcDestroyProgram(program)
-    return nameless(code.decode())
+    return code.decode()
+
+
+def only(ptx, entry):
+    """PTX without kernels but this one, whose labels do not say which of the file's it is."""
+    alone = KERNEL.sub(lambda kernel: kernel[0] if kernel[1] == entry else "", ptx)
+    return re.sub(r"\$L__BB\d+_", "$L__BB_", alone)
 
 
 def nameless(ptx):
@@ -162,7 +203,7 @@ def nameless(ptx):
         lambda word: (
             f"name{order.setdefault(word[0], len(order))}" if word[0] in names else word[0]
         ),
-        re.sub(r"//.*", "", ptx),
+        re.sub(r"([^\S\n]*(//.*)?\n)+[^\S\n]*", "\n", ptx),
     )
     return hashed(text)
 

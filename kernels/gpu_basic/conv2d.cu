@@ -1,27 +1,23 @@
-// 2-D convolution (cross-correlation, zero padding) and its three gradients, by definition.
+// 2-D convolution (cross-correlation, zero padding) and the gradients of its input and weight, by
+// definition; conv2d_bias.cu has that of its bias.
 //
 // Rung: the first on the GPU. One thread per output element, global memory only, no atomics: every
-// element is one sum in a fixed order, so that two runs give the same bytes. Only the bias
-// gradient, a sum over all pixels, is split.
+// element is one sum in a fixed order, so that two runs give the same bytes.
 //
 // Layouts, float32: x, dx (batch, height, width, channels); y, dy (batch, out_height, out_width,
 // filters) with out_height = (height + 2 padding - kernel) / stride + 1; weight, dweight (filters,
-// kernel, kernel, channels); bias, dbias (filters); partials (parts, filters). Every array has
-// fewer than 2^31 elements.
+// kernel, kernel, channels); bias (filters). Every array has fewer than 2^31 elements.
 //
 // Launches: neighbouring threads have neighbouring filters or channels.
-//   conv2d_forward        block (8, 32), grid (ceil(pixels of y / 32), ceil(filters / 8))
-//   conv2d_input_grad     block (256), grid (ceil(elements of dx / 256))
-//   conv2d_weight_grad    block (256), grid (ceil(elements of dweight / 256))
-//   conv2d_bias_partials  block (256), grid (ceil(parts filters / 256))
-//   conv2d_bias_grad      block (32), grid (ceil(filters / 32))
+//   conv2d_forward      block (8, 32), grid (ceil(pixels of y / 32), ceil(filters / 8))
+//   conv2d_input_grad   block (256), grid (ceil(elements of dx / 256))
+//   conv2d_weight_grad  block (256), grid (ceil(elements of dweight / 256))
 //
 // Bound: the level-1 cache. Each multiply-add takes two loads. In the gradients a warp's load
 // touches one cache line. In the forward pass it touches 8 + 4, for a warp's 8 filters and 4
 // pixels; with 32 filters and one pixel it would be 33. The compiler decides how many loads of a
 // sum are under way at once.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
-#include "common/ordered_sum.cuh"
 #include "common/product.cuh"
 #include "windows.cuh"
 
@@ -113,25 +109,4 @@ extern "C" __global__ void __launch_bounds__(256)
                 sum += multiply(gradients[column * filters], pixels[column * stride * channels]);
         }
     dweight[element] = sum;
-}
-
-// partials(part, filter): the sum over the pixels part, part + parts, part + 2 parts and so on.
-extern "C" __global__ void __launch_bounds__(256)
-    conv2d_bias_partials(const float* __restrict__ dy, float* __restrict__ partials, int pixels,
-                         int filters, int parts) {
-    int element = blockIdx.x * blockDim.x + threadIdx.x;
-    if (element >= parts * filters) return;
-    int filter = element % filters, part = element / filters;
-    float sum = 0.0f;
-    for (int pixel = part; pixel < pixels; pixel += parts) sum += dy[pixel * filters + filter];
-    partials[element] = sum;
-}
-
-// In float64, to avoid rounding.
-extern "C" __global__ void __launch_bounds__(32)
-    conv2d_bias_grad(const float* __restrict__ partials, float* __restrict__ dbias, int filters,
-                     int parts) {
-    int filter = blockIdx.x * blockDim.x + threadIdx.x;
-    if (filter < filters)
-        dbias[filter] = sum_of_parts<double, 16>(partials + filter, parts, filters);
 }

@@ -150,7 +150,7 @@ def test_sums_over_parts_are_in_float64():
     run("batchnorm.cu", "batchnorm_parameter_grads", both, dweight, dbias, 1, parts, count=1)
     assert (dbias[0], dweight[0]) == (total, 2 * total)
 
-    run("conv2d.cu", "conv2d_bias_grad", column, dbias, 1, parts, count=1)
+    run("conv2d_bias.cu", "conv2d_bias_grad", column, dbias, 1, parts, count=1)
     assert dbias[0] == total
 
 

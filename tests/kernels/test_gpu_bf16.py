@@ -63,7 +63,7 @@ from tensor_checks import RoundedOperands, counted, sums  # noqa: F401 (sums is 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import disassembly  # noqa: E402
-from ladder.rungs.interface import Gradient
+from ladder.rungs.launches import Gradient
 
 RUNG = "gpu_bf16"
 ONE_ARITHMETIC = True  # in the tests of gpu_opt_v1 the kernels run in both

@@ -13,7 +13,7 @@ from ladder.arithmetic.multipliers import to_bfloat16
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_opt_v1, packed_tiles
 from ladder.rungs import packed as launches
-from ladder.rungs.interface import Gradient
+from ladder.rungs.launches import Gradient
 from ladder.rungs.packed_tiles import FEW_COLUMNS, LARGE, RECTANGLES, SQUARE
 from ladder.rungs.packing import PHASE_WEIGHTS
 from rounded_copies import close, copied, numbers, rounded_gradient, rounded_input

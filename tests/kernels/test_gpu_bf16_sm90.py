@@ -42,7 +42,7 @@ from tensor_checks import sums  # noqa: F401 (a fixture)
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import disassembly  # noqa: E402
-from ladder.rungs.interface import Gradient
+from ladder.rungs.launches import Gradient
 
 RUNG = "gpu_bf16_sm90"
 ONE_ARITHMETIC = True

@@ -120,17 +120,17 @@ def test_only_pooling_of_2x2_has_kernels_of_its_own(window, stride, padding, run
 
 def pooling_steps(network):
     """Without a loss: the network's output and input differ in size."""
-    build = Builder(
+    builder = Builder(
         plan.TrainingSettings(network=network, rung=RUNG, batch_size=2),
         network.layers,
         "float32",
         training=True,
     )
-    frame.load_batch(build, plan.Dataset(2, "uint8"))
-    build.lower()
-    build.gradient_part(build.output)
-    build.go_back()
-    return [step for step in build.plan().steps if step.operation.startswith("maxpool2d")]
+    frame.load_batch(builder.build, plan.Dataset(2, "uint8"))
+    builder.lower()
+    builder.build.gradients.part(builder.build.values.output)
+    builder.go_back()
+    return [step for step in builder.plan().steps if step.operation.startswith("maxpool2d")]
 
 
 # ---- the losses

@@ -23,7 +23,7 @@ from ladder.network import layers, networks
 from ladder.network.optimizers import AVERAGES, Optimizer
 from ladder.plan import plan
 from ladder.rungs import gpu_opt_v2, tiles
-from ladder.rungs.interface import Gradient
+from ladder.rungs.launches import Gradient
 from ladder.verify import parity
 from rung_checks import (
     ORDERS,

@@ -12,10 +12,10 @@ from emulated import KERNELS
 
 # Folder below kernels/ -> most lines of any of its kernels.
 LIMITS = {
-    "gpu_basic": 185,
-    "gpu_shared": 210,
-    "gpu_registers": 230,
-    "gpu_wide": 245,
+    "gpu_basic": 175,
+    "gpu_shared": 205,
+    "gpu_registers": 220,
+    "gpu_wide": 240,
     "gpu_split_k": 305,
     "gpu_mma": 675,
     "gpu_async": 685,
@@ -26,7 +26,11 @@ LIMITS = {
     "gpu_bf16_sm90": 1065,
 }
 LESSON = 120  # of what a lesson on tensor cores itself says
-READ_MOST = {"gpu_opt_v1/conv2d_forward.cu": 480, "gpu_bf16_sm90/conv2d.cu": 785}
+READ_MOST = {
+    "gpu_basic/conv2d.cu": 130,
+    "gpu_opt_v1/conv2d_forward.cu": 480,
+    "gpu_bf16_sm90/conv2d.cu": 785,
+}
 
 
 def files(kernel):

@@ -30,7 +30,8 @@ from rung_checks import ORDERS, completed_launches, kernel_folder, run_launches
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import numpy_reference  # noqa: E402
-from ladder.rungs.interface import Gradient, implementation
+from ladder.rungs.interface import implementation
+from ladder.rungs.launches import Gradient
 
 UNIT, UNIT_64 = 2.0**-24, 2.0**-47  # of the bounds; in float64 the definitions err too
 ROUNDED = {"float32": None, "tf32": to_tf32, "bfloat16": to_bfloat16, "float16": to_float16}

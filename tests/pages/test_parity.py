@@ -10,8 +10,8 @@ from ladder.executors import sequential as numba_executor
 from ladder.executors.cpu import executor as numpy_executor
 from ladder.executors.cpu import small
 from ladder.pages import parity as parity_page
-from ladder.plan.data import Step
 from ladder.rungs import catalog, counted, gpu_opt_v2
+from ladder.rungs.launches import Step
 from page_text import text_of
 
 

@@ -12,7 +12,7 @@ def test_every_layer_is_covered_once_and_in_order():
     assert covered == [layer.name for layer in NETWORK.layers]
 
 
-def test_a_layer_the_variant_has_no_operation_for_is_named(monkeypatch):
+def test_a_layer_the_rung_has_no_operation_for_is_named(monkeypatch):
     monkeypatch.setattr(
         cpu,
         "RUNG",

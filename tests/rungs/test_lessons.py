@@ -110,10 +110,10 @@ def test_all_convolutions_of_a_lesson_on_tensor_cores_run_in_its_own_kernels(run
     assert {launch.source for launch in launches if "conv2d_" in launch.entry} == {
         f"{rung}/conv2d.cu",
         f"{rung}/weight_grad.cu",
-        "gpu_basic/conv2d.cu",  # bias gradients
+        "gpu_basic/conv2d_bias.cu",
     }
     assert all(
-        "bias" in launch.entry for launch in launches if launch.source == "gpu_basic/conv2d.cu"
+        "bias" in launch.entry for launch in launches if launch.source == "gpu_basic/conv2d_bias.cu"
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import cuda_emulator
 import emulated
-from ladder.rungs.interface import Table
+from ladder.rungs.launches import Table
 
 ALIGNMENT = 256  # of an allocation on a GPU
 GUARD = 16 << 10  # bytes before and behind every buffer

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 import emulator_executor
-from ladder.rungs.interface import Table
+from ladder.rungs.launches import Table
 
 # That one block may have: CUDA C++ Programming Guide, "Technical Specifications per Compute
 # Capability".

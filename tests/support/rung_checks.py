@@ -11,9 +11,8 @@ from emulated import KERNELS, load
 from kernel_checks import integers, poisoned
 from ladder.arithmetic.multipliers import kernel_defines
 from ladder.plan import plan
-from ladder.plan.data import Step
 from ladder.rungs import catalog, tiles
-from ladder.rungs.interface import Table
+from ladder.rungs.launches import Step, Table
 
 ORDERS = ("forward", "reverse", "random")
 ONE_ORDER = ("random",)  # enough for what other tests run in all of them

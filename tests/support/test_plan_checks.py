@@ -11,8 +11,8 @@ from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.plan import plan
-from ladder.plan.data import Buffer
-from ladder.rungs.interface import Launch
+from ladder.rungs.launches import Launch
+from ladder.rungs.values import Buffer
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 

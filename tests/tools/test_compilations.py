@@ -15,7 +15,7 @@ from ladder.sources import ROOT
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import compilations  # noqa: E402
-from ladder.rungs.interface import Launch
+from ladder.rungs.launches import Launch
 from table import with_table  # noqa: E402
 
 RECORD = compilations.read()

@@ -5,7 +5,7 @@ from ladder.data import datasets, normalization
 from ladder.network import networks, weights
 from ladder.network.optimizers import Optimizer
 from ladder.plan import plan
-from ladder.training import parameters, schedules, training
+from ladder.training import parameters, phases, schedules, training
 
 PARAMS = {
     "training": "gradient",
@@ -27,8 +27,10 @@ PARAMS = {
 STEPS = {"schedule": "step", "schedule_step_epochs": 10, "warmup_steps": 0}
 
 
-def given(**changes):
-    return parameters.read(parameters.TrainingParameters, {**PARAMS, **changes, "image": [8, 8, 3]})
+def misfits(images, **changes):
+    given = parameters.read(parameters.TrainingParameters, {**PARAMS, **changes})
+    parts = phases.parts(networks.build("autoencoder", (8, 8, 3)), given)
+    return schedules.misfits(given, parts, images)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def given(**changes):
     ],
 )
 def test_what_does_not_fit_is_named_with_its_keys(changes, images, words):
-    assert schedules.misfits(given(**changes), images) == words
+    assert misfits(images, **changes) == words
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_what_does_not_fit_is_named_with_its_keys(changes, images, words):
     ],
 )
 def test_each_part_of_a_training_has_the_schedule_for_itself(training, keys):
-    lines = schedules.misfits(given(training=training, decoder_epochs=2), 434)
+    lines = misfits(434, training=training, decoder_epochs=2)
     assert [line.partition("(")[2].partition(",")[0] for line in lines] == keys
 
 

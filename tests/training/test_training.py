@@ -124,9 +124,8 @@ def test_a_prepared_training_compiles_nothing_more_and_ends_in_the_same_bytes(ch
         run.executor, "prepare", lambda *bound: (prepared.append(bound), prepare(*bound))
     )
     run.prepare()
-    tails = [run._tail] if run._tail else []
     assert (
-        prepared == [(run.plan, run._arrays), *tails]
+        prepared == run._batches
         and run.executor.seconds == run.executor.passes == {}
         and run.step == 0
     )

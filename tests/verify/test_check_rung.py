@@ -132,7 +132,7 @@ def test_a_tensor_that_deviates_is_named_with_how_much(gpu, monkeypatch, updates
     found = check()
     assert not found["passed"] and found["report"] and not found["passing"]
     assert found["fault"].startswith(
-        "variant gpu_opt_v1 computes other numbers than the cpu rung on Fake, driver "
+        "rung gpu_opt_v1 computes other numbers than the cpu rung on Fake, driver "
     )
     assert (
         "a.weight deviates by " in found["fault"]
@@ -207,8 +207,7 @@ def test_an_exception_is_an_outcome_in_one_line(gpu, monkeypatch, error, words, 
     found = check()
     assert not found["passed"] and found["passing"] == passing
     assert (
-        found["fault"].startswith("variant gpu_opt_v1 does not run here: ")
-        and words in found["fault"]
+        found["fault"].startswith("rung gpu_opt_v1 does not run here: ") and words in found["fault"]
     )
 
 

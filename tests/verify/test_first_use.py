@@ -56,7 +56,7 @@ def test_auto_takes_the_first_that_passes_and_says_which_it_passes_over(outcomes
     assert [name for name, _ in made] == ["gpu_opt_v2", "gpu_gemm", "gpu_opt_v1"]
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2 and lines[0].startswith(
-        "variant gpu_opt_v2 is passed over: enc2.weight deviates by 0.3 (checked now, kept in "
+        "rung gpu_opt_v2 is passed over: enc2.weight deviates by 0.3 (checked now, kept in "
     )
     first_use.choose("auto", "float32", PLAN, tmp_path)
     assert len(caplog.records) == 2  # once in a command

@@ -18,8 +18,9 @@ from ladder.executors.cuda import executor as cuda_executor
 from ladder.network.optimizers import Optimizer
 from ladder.pages import parity as parity_page
 from ladder.plan import plan
-from ladder.plan.data import PURPOSES, WORK
+from ladder.plan.data import PURPOSES
 from ladder.rungs import catalog
+from ladder.rungs.launches import WORK
 from ladder.sources import ROOT
 from ladder.verify import measure_rungs, parity
 from small_comparison import NETWORK

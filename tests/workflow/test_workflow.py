@@ -1090,11 +1090,11 @@ def test_auto_passes_over_a_rung_that_fails_its_check_before_the_first_use(with_
     # and none by the stage: the outcome was kept
     assert with_gpu.checked() == ["gpu_opt_v2", "gpu_gemm", "gpu_opt_v1"]
     assert (
-        "variant gpu_opt_v2 is passed over: gpu_opt_v2 computes other numbers: enc2.weight deviates by 3.1e-01"
+        "rung gpu_opt_v2 is passed over: gpu_opt_v2 computes other numbers: enc2.weight deviates by 3.1e-01"
         in output
     )
     assert (
-        "variant gpu_gemm is passed over: gpu_gemm could not be checked: RuntimeError: illegal address"
+        "rung gpu_gemm is passed over: gpu_gemm could not be checked: RuntimeError: illegal address"
         in output
     )
     assert (

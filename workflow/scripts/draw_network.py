@@ -13,8 +13,8 @@ from ladder.training import parameters
 
 def make(work, inputs, params):
     network = networks.from_params(params)
-    given = parameters.read(parameters.StepParameters, params)
-    page = network_page.page(network, given.variant, given.batch_size, given.optimizer)
+    batch = parameters.read(parameters.StepParameters, params).batch_size
+    page = network_page.page(network, params["variant"], batch, params["optimizer"])
     work.write_bytes("network.html", page.encode())
 
 

@@ -74,14 +74,15 @@ def make(work, inputs, params, options):
     labels = inputs["data"].array("train_labels.npy") if network.classifies else None
 
     common = statistics, work.threads, options["data_residency"]
-    misfits = schedules.misfits(given, len(images))
+    phased = phases.parts(network, given, multiplied)
+    misfits = schedules.misfits(given, phased, len(images))
     for line in misfits:
         log.info("%s", line)
 
     earlier = Earlier.find(options.get("goes_on_from"), network)
     values, parts = initial, earlier.whole_parts if earlier else []  # parts: [(history, metrics)]
     with live.Page(options["page"], f"{network.name}, {work.folder.name}") as page:
-        for name, part in phases.parts(network, given, multiplied)[len(parts) :]:
+        for name, part in phased[len(parts) :]:
             validation = validation_in(part, inputs, given, *common)
             checkpoint = work.folder / f"checkpoint{name}.safetensors"
             with compiling.shown():

@@ -16,9 +16,9 @@ from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver
 from ladder.network import layers, networks, optimizers, weights
 from ladder.plan import plan
-from ladder.plan.data import Plan, Step
+from ladder.plan.data import Plan
 from ladder.rungs import catalog
-from ladder.rungs.interface import Launch, Table
+from ladder.rungs.launches import Launch, Step, Table
 from ladder.training import inference as inference_module
 from ladder.training import training
 from ladder.verify import parity

@@ -241,13 +241,12 @@ def test_a_prepared_training_compiles_nothing_more_and_ends_in_the_same_bytes(pr
         for _ in range(2)
     )
     run.prepare()
-    graphs = [dict(arrays.graphs) for arrays in (run._arrays, run._tail[1])]
+    graphs = [dict(arrays.graphs) for _, arrays in run._batches]
     compiled = compiling.seconds()
     while not run.done:
         run.run_epoch()
     assert (
-        compiling.seconds() == compiled
-        and [arrays.graphs for arrays in (run._arrays, run._tail[1])] == graphs
+        compiling.seconds() == compiled and [arrays.graphs for _, arrays in run._batches] == graphs
     )
     while not plain.done:
         plain.run_epoch()
@@ -478,7 +477,7 @@ def test_a_training_with_phases_stopped_within_an_epoch_resumes_in_the_same_byte
         while not run.done:
             run.run_epoch()
         copies = {
-            name: run.executor.download(run._arrays[name])
+            name: run.executor.download(run._batches[0][1][name])
             for name, buffer in run.plan.buffers.items()
             if buffer.kind == "copy"
         }

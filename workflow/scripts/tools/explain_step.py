@@ -51,14 +51,7 @@ def plans_of(run):
             multipliers.from_params(train.spec["params"], own.multiplier),
         )
     ]
-    return [
-        plan.training_plan(
-            part,
-            dataset,
-            plan.Length.from_epochs(dataset.rows, part.batch_size, part.epochs, part.steps),
-        )
-        for part in parts
-    ]
+    return [plan.training_plan(part, dataset, part.length(dataset.rows)) for part in parts]
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ class Predictor:
     network: networks.Network; classes: their names; answering: the artifact with the test accuracy;
     answered_by: its stage, evaluate, ridge or svm; layer: the layer whose output the distances
     compare; compared: number of training images compared with.
-    Raises UserError if this machine cannot run the run's variant, and for damaged artifacts.
+    Raises UserError if this machine cannot run the rung of the run, and for damaged artifacts.
     """
 
     def __init__(self, inputs, threads, data_residency="auto", multiplier="exact"):

@@ -10,9 +10,33 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
-Attributes = Mapping[str, Any]  # name -> number, truth value or text
+
+class Attributes(TypedDict, total=False):
+    """What a layer of each kind has of these; the functions that make layers say what they are.
+
+    window: of a pooling; of a step that packs, (kernel, stride).
+    """
+
+    filters: int
+    kernel: int
+    stride: int
+    padding: int
+    bias: bool
+    window: int | tuple[int, int]
+    amount: int
+    size: int
+    winners: int
+    lifetime: float
+    decay: float
+    epsilon: float
+    rate: float
+    penalty: float
+    alpha: float
+    beta: float
+    k: float
+    threshold: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -471,5 +495,6 @@ def from_row(row: Mapping[str, Any]) -> Layer:
 def to_row(layer: Layer) -> dict[str, Any]:
     """The row of a layer, with its inputs."""
     names = {"units": "filters"} if layer.kind == "dense" else {}
-    given = {name: layer.attributes[names.get(name, name)] for name in arguments(layer.kind)}
+    attributes: Mapping[str, object] = layer.attributes
+    given = {name: attributes[names.get(name, name)] for name in arguments(layer.kind)}
     return {"layer": layer.name, "kind": layer.kind, "inputs": list(layer.inputs), **given}

@@ -7,6 +7,7 @@ train: the artifact of a training; images: number of its training images.
 import numpy as np
 
 from ladder.executors.create import COPIES
+from ladder.training import parameters
 
 BY = ("step", "epoch", "seconds")  # what a curve can be drawn over
 
@@ -59,13 +60,17 @@ def _clock(train, images):
     ]
 
 
+def batch_size(train):
+    return parameters.read(parameters.StepParameters, train.manifest["spec"]["params"]).batch_size
+
+
 def steps_per_epoch(train, images):
-    return -(-images // train.manifest["spec"]["params"]["batch_size"])
+    return -(-images // batch_size(train))
 
 
 def batch_sizes(train, images):
     """The number of images in each step's batch; the last batch of an epoch may be smaller."""
-    batch = train.manifest["spec"]["params"]["batch_size"]
+    batch = batch_size(train)
     sizes = np.full(train.metrics["steps"], batch)
     last = steps_per_epoch(train, images)
     sizes[last - 1 :: last] = images - (last - 1) * batch

@@ -18,6 +18,7 @@ from ladder.network import weights
 from ladder.pages import (
     advice,
     changed,
+    curves,
     facts,
     intervals,
     output,
@@ -143,7 +144,7 @@ def summary(inputs, version, params=None):
         "start": facts.start(inputs),
         "features": origins,
         "extraction": features.extraction(inputs),
-        "batch_size": final.manifest["spec"]["params"].get("batch_size"),
+        "batch_size": curves.batch_size(inputs["train"]) if "train" in inputs else None,
         "epochs": trained.get("epochs"),
         "passes": training.passes(inputs),
         "steps": trained.get("steps"),

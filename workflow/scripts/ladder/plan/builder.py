@@ -1,29 +1,43 @@
 """Builds a plan by covering the layers of a network with the patterns of a rung."""
 
-import itertools
 from collections.abc import Callable
 
 from ladder.arithmetic.multipliers import DIRECTIONS, FORMATS
 from ladder.network.layers import Layer
-from ladder.plan.data import Plan, Step
-from ladder.plan.gradients import Gradients
+from ladder.plan.data import Plan
 from ladder.plan.settings import TrainingSettings
-from ladder.rungs.interface import Pattern
+from ladder.rungs import tiles
+from ladder.rungs.gradients import Gradients
+from ladder.rungs.interface import Pattern, PlanBuilder, implementation
+from ladder.rungs.launches import Step
+from ladder.rungs.steps import Steps
+from ladder.rungs.values import Values
 
 
-class Builder(Gradients):
-    """A plan under construction; the rung's patterns append to it, forward in `lower` and backward
-    in `go_back`.
-
-    Its base classes are its three jobs, of which each knows those before it alone: Values, Steps,
-    Gradients.
+class Builder:
+    """Covers layers with the patterns of a rung, which append to `build`: forward in `lower`,
+    backward in `go_back`.
     """
 
     def __init__(
         self, settings: TrainingSettings, layers: tuple[Layer, ...], dtype: str, training: bool
     ) -> None:
-        super().__init__(settings, layers, dtype)
-        self.training = training
+        self.rung, self.implementation = settings.rung, implementation(settings.rung)
+        launches = self.implementation.launches
+        multiprocessors = settings.multiprocessors or (tiles.multiprocessors() if launches else 0)
+        values = Values(
+            settings.network, layers, settings.batch_size, dtype, launches, multiprocessors
+        )
+        steps = Steps(values, settings.multipliers, settings.rung)
+        self.build = PlanBuilder(
+            network=settings.network,
+            values=values,
+            steps=steps,
+            gradients=Gradients(values, steps, settings.frozen),
+            multipliers=settings.multipliers,
+            seed=settings.seed,
+            training=training,
+        )
         self.kernels: list[tuple[tuple[str, ...], str]] = []
         self._backward: list[Callable[[], None] | None] = []  # function of each group, in order
 
@@ -31,16 +45,16 @@ class Builder(Gradients):
         """Cover the layers with the rung's patterns, always with the first (longest) that
         matches.
         """
-        self.pass_ = "forward"
-        left = self.layers
+        build, steps, left = self.build, self.build.steps, self.build.values.layers
+        steps.pass_ = "forward"
         while left:
             pattern = self._pattern(left)
             group, left = left[: len(pattern.kinds)], left[len(pattern.kinds) :]
-            begun, backward = len(self.steps), pattern.emit(self, group)
-            self._backward.append(backward if self.wants_gradient(group[-1].name) else None)
-            if len(self.steps) > begun:
+            begun, backward = len(steps.appended), pattern.emit(build, group)
+            self._backward.append(backward if build.gradients.is_wanted(group[-1].name) else None)
+            if len(steps.appended) > begun:
                 self.kernels.append(
-                    (tuple(layer.name for layer in group), self.steps[-1].operation)
+                    (tuple(layer.name for layer in group), steps.appended[-1].operation)
                 )
 
     def _pattern(self, layers: tuple[Layer, ...]) -> Pattern:
@@ -50,7 +64,7 @@ class Builder(Gradients):
             if pattern.decomposes != decomposes:
                 continue
             if (
-                self.multipliers.quantises
+                self.build.multipliers.quantises
                 and len(group) > 1
                 and any(layer.parameters for layer in group)
             ):
@@ -59,13 +73,13 @@ class Builder(Gradients):
                 continue
             fits = (
                 tuple(layer.kind for layer in group) == pattern.kinds
-                and self._is_chain(group)
+                and self.build.values.is_chain(group)
                 and pattern.accepts(group)
             )
             if (
                 fits
-                and (self.multipliers.exact or not pattern.exact_only)
-                and pattern.fits(self, group)
+                and (self.build.multipliers.exact or not pattern.exact_only)
+                and pattern.fits(self.build, group)
             ):
                 return pattern
         raise ValueError(
@@ -78,32 +92,8 @@ class Builder(Gradients):
 
         They do where a lower precision rounds operands: the precision includes what is rounded.
         """
-        numbers = {getattr(self.multipliers, direction).name for direction in DIRECTIONS}
-        return len(numbers) == 1 and numbers <= FORMATS.keys() and self.has_phases(group)
-
-    def has_phases(self, group: tuple[Layer, ...]) -> bool:
-        """Whether phase weights are the weights of an upsampling and a convolution.
-
-        A 3x3 convolution with stride 1 and padding 1 has them, unless another layer of the network
-        reads the larger image, whether this plan has it or not.
-        """
-        if tuple(layer.kind for layer in group) != ("upsample2d", "conv2d") or not self._is_chain(
-            group
-        ):
-            return False
-        if len(self.network.readers(group[0].name)) > 1:
-            return False
-        conv = group[1].attributes
-        return (conv["kernel"], conv["stride"], conv["padding"]) == (3, 1, 1)
-
-    def _is_chain(self, group: tuple[Layer, ...]) -> bool:
-        """Whether each layer's first input is the previous layer, and no other layer reads that
-        one.
-        """
-        return all(
-            after.inputs[0] == layer.name and self._readers[layer.name] == 1
-            for layer, after in itertools.pairwise(group)
-        )
+        numbers = {getattr(self.build.multipliers, direction).name for direction in DIRECTIONS}
+        return len(numbers) == 1 and numbers <= FORMATS.keys() and self.build.has_phases(group)
 
     def go_back(self) -> None:
         """The backward pass: the groups of layers in reverse, starting from the gradient of the
@@ -114,27 +104,29 @@ class Builder(Gradients):
                 backward()
 
     def plan(self) -> Plan:
+        values, steps = self.build.values, self.build.steps
         return Plan(
-            self.network,
+            values.network,
             self.rung,
-            self.batch,
-            self.buffers,
-            self.launched(self.steps),
+            values.batch,
+            values.buffers,
+            steps.launched(steps.appended),
             tuple(self.kernels),
-            self.output,
-            self.launched(self._prologue()),
+            values.output,
+            steps.launched(self._prologue()),
         )
 
     def _prologue(self) -> list[Step]:
-        if not self.copied:
+        values = self.build.values
+        if not values.copied:
             return []
         return [
             Step(
                 "copy_weights",
                 "",
-                {name: name for name in self.copied},
-                self.copies_of(self.copied),
-                {"copies": self.copied},
+                {name: name for name in values.copied},
+                values.copies_of(values.copied),
+                {"copies": values.copied},
                 pass_="load",
             )
         ]

@@ -1,29 +1,11 @@
-"""A plan as data: buffers, steps over them, and what both are reported under."""
+"""A plan as data, and what its memory is reported under."""
 
 import dataclasses
-import math
-import re
 from collections.abc import Mapping
 
-import numpy as np
-
-from ladder.network.layers import KINDS
 from ladder.network.networks import Network
-from ladder.rungs.interface import Launch, LoweredStep, Shape
-
-# (pattern of an operation's name, category that its time is reported under), in the order of
-# reports; the first match counts.
-WORK = (
-    (r"(conv2d|decompose)(?!.*(grad|backward))", "convolution forward"),
-    (r"conv2d", "convolution backward"),
-    *((f"^{name}_", kind.work) for name, kind in KINDS.items() if name != "conv2d"),
-    (r"^winner_decode", "sparsity"),
-    (r"mse|cross_entropy", "loss"),
-    (r"quantise|rescale", "quantisation"),
-    (r"update|advance|scale", "update"),
-    (r"load|augmentation|jitter", "input"),
-    (r"", "other"),
-)
+from ladder.rungs.launches import Launch, Step
+from ladder.rungs.values import Buffer
 
 # Kind of buffer of a training step -> the purpose under which its bytes are reported. The data set
 # is none of them.
@@ -40,43 +22,6 @@ PURPOSES = {
 }
 # what the plan does not know: memory that the executor takes for itself
 EXECUTOR = "workspace of the executor"
-
-
-@dataclasses.dataclass(frozen=True)
-class Buffer:
-    """kind: dataset, control, parameter, copy, state, gradient, optimizer, activation, mask,
-    derived or workspace.
-
-    Activations are NHWC. A copy is one of a parameter, in another form, that lasts from step to
-    step.
-    """
-
-    name: str
-    shape: Shape
-    dtype: str
-    kind: str
-
-    @property
-    def bytes(self) -> int:
-        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
-
-
-@dataclasses.dataclass(frozen=True)
-class Step(LoweredStep):
-    """One operation; flop: for the whole batch.
-
-    launches: on a GPU rung, the kernel launches that compute it, in order; pass_: 'load',
-    'forward', 'backward' (from the loss on) or 'update', which its time is reported under too.
-    """
-
-    flop: int = 0
-    launches: tuple[Launch, ...] = ()
-    pass_: str = ""
-
-    @property
-    def work(self) -> str:
-        """The category its time is reported under, e.g. 'convolution forward'."""
-        return next(work for pattern, work in WORK if re.search(pattern, self.operation))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,28 +9,32 @@ from ladder.network import optimizers
 from ladder.network.layers import Attributes
 from ladder.network.networks import INPUT
 from ladder.network.optimizers import Optimizer
-from ladder.plan.builder import Builder
 from ladder.plan.settings import Augmentation, Dataset, Length
+from ladder.rungs.interface import PlanBuilder
+from ladder.rungs.launches import StepAttributes
 
 
 def load_batch(
-    build: Builder, dataset: Dataset, flip: bool = False, augmentation: Augmentation | None = None
+    build: PlanBuilder,
+    dataset: Dataset,
+    flip: bool = False,
+    augmentation: Augmentation | None = None,
 ) -> None:
-    image = build.network.input_shape
-    build.buffer(INPUT, (build.batch, *image), build.dtype, "activation")
-    counters = build.counters()
+    values, image = build.values, build.network.input_shape
+    values.buffer(INPUT, (values.batch, *image), values.dtype, "activation")
+    counters = values.counters()
     reads = {
-        "images": build.buffer("images", (dataset.rows, *image), dataset.dtype, "dataset"),
+        "images": values.buffer("images", (dataset.rows, *image), dataset.dtype, "dataset"),
         "permutation": _permutation(build, dataset),
         "counters": counters,
-        "scale": build.buffer("scale", image[2:], "float32", "control"),
-        "offset": build.buffer("offset", image[2:], "float32", "control"),
+        "scale": values.buffer("scale", image[2:], "float32", "control"),
+        "offset": values.buffer("offset", image[2:], "float32", "control"),
     }
     if not augmentation:
-        build.append("load_batch", "", reads, {"batch": INPUT}, flip=flip)
+        build.steps.append("load_batch", "", reads, {"batch": INPUT}, flip=flip)
         return
-    reads["augmentation"] = build.workspace("augmentation", (build.batch, 3), "int32")
-    build.append(
+    reads["augmentation"] = values.workspace("augmentation", (values.batch, 3), "int32")
+    build.steps.append(
         "draw_augmentation",
         "",
         {"counters": counters},
@@ -40,10 +44,10 @@ def load_batch(
         seed=build.seed,
     )
     if not augmentation.jitters:
-        build.append("load_augmented_batch", "", reads, {"batch": INPUT})
+        build.steps.append("load_augmented_batch", "", reads, {"batch": INPUT})
         return
-    jitter = build.workspace("jitter", (build.batch, 2 + image[2]))
-    build.append(
+    jitter = values.workspace("jitter", (values.batch, 2 + image[2]))
+    build.steps.append(
         "draw_jitter",
         "",
         {"counters": counters},
@@ -52,70 +56,76 @@ def load_batch(
         colour=augmentation.colour,
         seed=build.seed,
     )
-    build.append("load_jittered_batch", "", {**reads, "jitter": jitter}, {"batch": INPUT})
+    build.steps.append("load_jittered_batch", "", {**reads, "jitter": jitter}, {"batch": INPUT})
 
 
-def loss(build: Builder, dataset: Dataset, gradient_scale: str, length: Length) -> None:
+def loss(build: PlanBuilder, dataset: Dataset, gradient_scale: str, length: Length) -> None:
     """The loss, and with it the gradient of the network's output, as its only reader in the
     backward pass wants it.
     """
-    build.pass_ = "backward"
-    losses = build.buffer("losses", (length.steps_per_epoch,), "float64", "control")
-    packed = build.packed_gradients.get(build.output)
-    gradient = packed.writes if packed else {"gradient": build.gradient_part(build.output)}
+    values, build.steps.pass_ = build.values, "backward"
+    losses = values.buffer("losses", (length.steps_per_epoch,), "float64", "control")
+    packed = build.gradients.packed.get(values.output)
+    gradient = packed.writes if packed else {"gradient": build.gradients.part(values.output)}
     writes = {**gradient, "losses": losses}
-    packing = {"padding": packed.padding} if packed else {}
+    packing: Attributes = {"padding": packed.padding} if packed else {}
     if build.network.classifies:
-        build.divisor = build.batch
+        build.divisor = values.batch
         reads = {
-            "prediction": build.output,
-            "labels": build.buffer("labels", (dataset.rows,), "uint8", "dataset"),
+            "prediction": values.output,
+            "labels": values.buffer("labels", (dataset.rows,), "uint8", "dataset"),
             "permutation": _permutation(build, dataset),
-            "counters": build.counters(),
+            "counters": values.counters(),
         }
-        build.append("cross_entropy", "", reads, {**writes, "hits": build.by_step("hits")})
+        build.steps.append("cross_entropy", "", reads, {**writes, "hits": values.by_step("hits")})
         return
-    if build.shape(build.output) != build.shape(INPUT):
+    if values.shape(values.output) != values.shape(INPUT):
         raise ValueError(
-            f"network {build.network.name} puts out {build.shape(build.output)} for {build.shape(INPUT)}: "
+            f"network {build.network.name} puts out {values.shape(values.output)} for {values.shape(INPUT)}: "
             "it cannot be trained to rebuild its images"
         )
     elements = math.prod(build.network.input_shape)
-    build.divisor = {"mean": build.batch * elements, "batch": build.batch}[gradient_scale]
-    build.append(
+    build.divisor = {"mean": values.batch * elements, "batch": values.batch}[gradient_scale]
+    build.steps.append(
         "mse",
         "",
-        {"prediction": build.output, "target": INPUT, "counters": build.counters()},
+        {"prediction": values.output, "target": INPUT, "counters": values.counters()},
         writes,
-        flop=4 * elements * build.batch,
+        flop=4 * elements * values.batch,
         divisor=build.divisor,
         **packing,
     )
 
 
-def update(build: Builder, names: Collection[str], optimizer: Optimizer, length: Length) -> None:
-    """Update these parameters: in one step, which divides by the loss scale, if the rung has
-    `updates_together`, else in one step each.
+def update(
+    build: PlanBuilder,
+    names: Collection[str],
+    optimizer: Optimizer,
+    length: Length,
+    together: bool,
+) -> None:
+    """Update these parameters: together in one step, which divides by the loss scale, or in one
+    step each.
     """
-    build.pass_ = "update"
-    gradients = {name: build.gradient_for_update(name) for name in names}
+    values, build.steps.pass_ = build.values, "update"
+    gradients = {name: build.gradients.for_update(name, together) for name in names}
     averages = {
         name: {
-            average: build.buffer(
-                f"{name}.{average}", build.network.parameters[name], build.dtype, "optimizer"
+            average: values.buffer(
+                f"{name}.{average}", build.network.parameters[name], values.dtype, "optimizer"
             )
             for average in optimizers.AVERAGES[optimizer.name]
         }
         for name in names
     }
     schedule = {
-        "counters": build.counters(),
-        "learning_rates": build.buffer("learning_rates", (length.steps,), "float64", "control"),
+        "counters": values.counters(),
+        "learning_rates": values.buffer("learning_rates", (length.steps,), "float64", "control"),
     }
     operation, attributes = f"{optimizer.name}_update", optimizers.attributes(optimizer)
-    if not build.implementation.updates_together:
+    if not together:
         for name, gradient in gradients.items():
-            build.append(
+            build.steps.append(
                 operation,
                 name.rpartition(".")[0],
                 {"gradient": gradient.buffer, **schedule},
@@ -130,24 +140,27 @@ def update(build: Builder, names: Collection[str], optimizer: Optimizer, length:
             name: name,
             **{f"{name}.{average}": buffer for average, buffer in averages[name].items()},
         }
-    more: Attributes = {"copies": build.copied} if build.copied else {}
-    if build.loss_scale != 1:
-        more = {**more, "gradient_factor": 1 / build.loss_scale}
-    build.append(
+    more: StepAttributes = {"gradients": gradients}
+    if values.copied:
+        more["copies"] = values.copied
+    if build.gradients.loss_scale != 1:
+        more["gradient_factor"] = 1 / build.gradients.loss_scale
+    build.steps.append(
         operation,
         "",
         {**reads, **schedule},
-        {**writes, **build.copies_of(names)},
-        gradients=gradients,
+        {**writes, **values.copies_of(names)},
         **more,
         **attributes,
     )
 
 
-def advance(build: Builder) -> None:
+def advance(build: PlanBuilder) -> None:
     """Move the counters on by one step."""
-    build.append("advance", "", {}, {"counters": build.counters()}, batch=build.batch)
+    build.steps.append(
+        "advance", "", {}, {"counters": build.values.counters()}, batch=build.values.batch
+    )
 
 
-def _permutation(build: Builder, dataset: Dataset) -> str:
-    return build.buffer("permutation", (dataset.rows,), "int64", "control")
+def _permutation(build: PlanBuilder, dataset: Dataset) -> str:
+    return build.values.buffer("permutation", (dataset.rows,), "int64", "control")

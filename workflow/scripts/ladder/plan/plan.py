@@ -18,7 +18,7 @@ from ladder.plan.builder import Builder
 from ladder.plan.data import Plan
 from ladder.plan.settings import Augmentation, Dataset, Length, TrainingSettings
 from ladder.rungs.catalog import RUNGS
-from ladder.rungs.interface import Shape
+from ladder.rungs.launches import Shape
 
 __all__ = [
     "Augmentation",
@@ -66,24 +66,29 @@ def training_plan(
             )
 
     def plan_of(batch: int) -> Plan:
-        build = Builder(
+        builder = Builder(
             dataclasses.replace(settings, batch_size=batch), trained, dtype, training=True
         )
+        build, rung = builder.build, builder.implementation
         build.in_parts = (
-            fuse_update
-            and not settings.multipliers.quantises
-            and build.implementation.gradients_in_parts
+            fuse_update and not settings.multipliers.quantises and rung.gradients_in_parts
         )
         build.with_loss = True
         frame.load_batch(build, dataset, augmentation=settings.augmentation)
-        build.lower()
+        builder.lower()
         frame.loss(build, dataset, settings.gradient_scale, length)
         if settings.scale != 1:
-            build.scale_gradients(settings.scale)
-        build.go_back()
-        frame.update(build, learning(network, settings.frozen), settings.optimizer, length)
+            build.gradients.scale(settings.scale)
+        builder.go_back()
+        frame.update(
+            build,
+            learning(network, settings.frozen),
+            settings.optimizer,
+            length,
+            rung.updates_together,
+        )
         frame.advance(build)
-        return build.plan()
+        return builder.plan()
 
     return limits.within_indices(plan_of, settings.batch_size, settings.rung)
 
@@ -130,15 +135,15 @@ def inference_plan(
         settings = TrainingSettings(
             network=network, rung=rung, batch_size=batch, multipliers=multipliers
         )
-        build = Builder(
+        builder = Builder(
             settings,
             network.needed_for(until or network.layers[-1].name),
             "float32",
             training=False,
         )
-        frame.load_batch(build, dataset, flip)
-        build.lower()
-        frame.advance(build)
-        return build.plan()
+        frame.load_batch(builder.build, dataset, flip)
+        builder.lower()
+        frame.advance(builder.build)
+        return builder.plan()
 
     return limits.within_indices(plan_of, batch, rung)

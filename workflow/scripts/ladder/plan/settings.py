@@ -26,16 +26,6 @@ class Length:
     steps: int
     steps_per_epoch: int
 
-    @classmethod
-    def from_epochs(
-        cls, images: int, batch_size: int, epochs: int | None, steps: int | None = None
-    ) -> "Length":
-        """Of `steps` or, if that is None, of so many passes over the images, each with a smaller
-        last batch if need be.
-        """
-        per_epoch = -(-images // batch_size)
-        return cls((epochs or 0) * per_epoch if steps is None else steps, per_epoch)
-
 
 @dataclasses.dataclass(frozen=True)
 class Augmentation:
@@ -94,6 +84,13 @@ class TrainingSettings:
     loss_scale: float | None = None
     frozen: tuple[str, ...] = ()
     multiprocessors: int | None = None
+
+    def length(self, images: int) -> Length:
+        """On so many images; the last batch of a pass over them may be smaller."""
+        per_epoch = -(-images // self.batch_size)
+        return Length(
+            (self.epochs or 0) * per_epoch if self.steps is None else self.steps, per_epoch
+        )
 
     @property
     def scale(self) -> float:

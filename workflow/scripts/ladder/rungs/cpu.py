@@ -1,7 +1,10 @@
 """The cpu rung: fused groups of layers for the NumPy executor."""
 
+from typing import Unpack
+
 from ladder.network.layers import Attributes
-from ladder.rungs.interface import Backward, Group, Implementation, Pattern, PlanBuilder, Shape
+from ladder.rungs.interface import Backward, Implementation, Pattern, PlanBuilder
+from ladder.rungs.launches import Group, Shape, StepAttributes
 from ladder.rungs.patterns import (
     LAYERS,
     batchnorm_gradients,
@@ -20,7 +23,7 @@ NARROW = 32
 def conv_block(build: PlanBuilder, group: Group) -> Backward:
     """conv2d or dense, then optionally ReLU and 2x2 max-pool."""
     conv = group[0]
-    weight = {"weight": build.parameter(f"{conv.name}.weight")}
+    weight = {"weight": build.values.parameter(f"{conv.name}.weight")}
     return _block(build, group, "conv2d", weight, 2 * conv.macs, sliding(conv))
 
 
@@ -29,7 +32,7 @@ def winograd_block(build: PlanBuilder, group: Group) -> Backward:
     conv = group[0]
     (height, width, filters), (_, _, channels) = conv.output_shape, conv.input_shapes[0]
     flop = 2 * 36 * -(-height // 4) * -(-width // 4) * filters * channels
-    attributes = {"padding": conv.attributes["padding"]}
+    attributes: Attributes = {"padding": conv.attributes["padding"]}
     return _in_planes(build, group, "winograd_conv2d", (36, filters, channels), flop, attributes)
 
 
@@ -51,11 +54,11 @@ def _in_planes(
 ) -> Backward:
     """_block on a weight that is transformed first; planes: the shape of what it becomes."""
     conv = next(layer for layer in group if layer.parameters)
-    transformed = build.derived(f"{conv.name}.transformed", planes)
-    build.step(
+    transformed = build.values.derived(f"{conv.name}.transformed", planes)
+    build.steps.add(
         f"{operation}_weight",
         group,
-        {"weight": build.parameter(f"{conv.name}.weight")},
+        {"weight": build.values.parameter(f"{conv.name}.weight")},
         {"transformed": transformed},
     )
     return _block(build, group, operation, {"transformed": transformed}, flop, attributes)
@@ -69,13 +72,13 @@ def upsample_conv_block(build: PlanBuilder, group: Group) -> Backward:
     added up once, leave 16 products per input pixel, channel and filter instead of 36.
     """
     upsample, conv = group[:2]
-    phase_weights = build.derived(
+    phase_weights = build.values.derived(
         f"{conv.name}.phase_weights", (upsample.output_shape[2], 4, 4, conv.attributes["filters"])
     )
-    build.step(
+    build.steps.add(
         "decompose_weight",
         group,
-        {"weight": build.parameter(f"{conv.name}.weight")},
+        {"weight": build.values.parameter(f"{conv.name}.weight")},
         {"phase_weights": phase_weights},
     )
     return _block(
@@ -101,36 +104,38 @@ def _block(
     """
     conv, last = next(layer for layer in group if layer.parameters), group[-1]
     kinds = [layer.kind for layer in group]
-    x, y = build.source(group[0]), build.activation(last)
-    bias = {"bias": build.parameter(f"{conv.name}.bias")} if conv.attributes["bias"] else {}
-    index = {"index": build.mask(last)} if "maxpool2d" in kinds else {}
-    attributes = {**attributes, "relu": "relu" in kinds}
-    build.step(
+    x, y = build.values.source(group[0]), build.values.activation(last)
+    bias = {"bias": build.values.parameter(f"{conv.name}.bias")} if conv.attributes["bias"] else {}
+    index = {"index": build.values.mask(last)} if "maxpool2d" in kinds else {}
+    relu = "relu" in kinds
+    build.steps.add(
         f"{operation}_forward",
         group,
         {"x": x, **weight, **bias},
         {"y": y, **index},
         flop=flop,
         **attributes,
+        relu=relu,
     )
 
     def backward() -> None:
         """Weight and input gradient cost as much as the forward pass each; images need no input
         gradient.
         """
-        reads = {"x": x, **weight, "y": y, **index, "dy": build.gradient(y)}
+        reads = {"x": x, **weight, "y": y, **index, "dy": build.gradients.total(y)}
         writes = {
-            f"d{role}": build.parameter_gradient(f"{conv.name}.{role}")
+            f"d{role}": build.values.parameter_gradient(f"{conv.name}.{role}")
             for role in ("weight", *bias)
         }
-        more = {"dx": build.gradient_part(x)} if build.wants_gradient(x) else {}
-        build.step(
+        more = {"dx": build.gradients.part(x)} if build.gradients.is_wanted(x) else {}
+        build.steps.add(
             f"{operation}_backward",
             group,
             reads,
             {**writes, **more},
             flop=2 * flop if more else flop,
             **attributes,
+            relu=relu,
         )
 
     return backward
@@ -143,18 +148,20 @@ def winner_block(build: PlanBuilder, group: Group) -> Backward:
     conv, _, sparse, decode = group
     x, weight, bias = convolution(build, conv)
     decode_weight, decode_bias = (
-        build.parameter(f"{decode.name}.{role}") for role in ("weight", "bias")
+        build.values.parameter(f"{decode.name}.{role}") for role in ("weight", "bias")
     )
-    (height, width, filters), y = conv.output_shape, build.activation(decode)
+    (height, width, filters), y = conv.output_shape, build.values.activation(decode)
     winners = sparse.attributes["winners"]
     code = {
-        role: build.kept(f"{sparse.name}.{role}", (build.batch, winners, 1, filters), dtype)
-        for role, dtype in (("value", build.dtype), ("place", "int32"))
+        role: build.values.kept(
+            f"{sparse.name}.{role}", (build.values.batch, winners, 1, filters), dtype
+        )
+        for role, dtype in (("value", build.values.dtype), ("place", "int32"))
     }
-    inside = {"padding": conv.attributes["padding"]}
-    outside = {"padding": decode.attributes["padding"], "width": width}
+    inside: Attributes = {"padding": conv.attributes["padding"]}
+    outside: StepAttributes = {"padding": decode.attributes["padding"], "width": width}
     products = 2 * winners * filters * decode.attributes["kernel"] ** 2 * decode.output_shape[2]
-    build.step(
+    build.steps.add(
         "winner_conv2d_forward",
         (conv,),
         {"x": x, "weight": weight, "bias": bias},
@@ -163,7 +170,7 @@ def winner_block(build: PlanBuilder, group: Group) -> Backward:
         images=lasting_images(build, sparse),
         **inside,
     )
-    build.step(
+    build.steps.add(
         "winner_decode_forward",
         group,
         {**code, "weight": decode_weight, "bias": decode_bias},
@@ -173,23 +180,23 @@ def winner_block(build: PlanBuilder, group: Group) -> Backward:
     )
 
     def backward() -> None:
-        dvalue = build.workspace(
-            f"{sparse.name}.dvalue", (build.batch, winners, 1, filters), build.dtype
+        dvalue = build.values.workspace(
+            f"{sparse.name}.dvalue", (build.values.batch, winners, 1, filters), build.values.dtype
         )
-        build.step(
+        build.steps.add(
             "winner_decode_backward",
             (decode,),
-            {**code, "weight": decode_weight, "dy": build.gradient(y)},
+            {**code, "weight": decode_weight, "dy": build.gradients.total(y)},
             {"dvalue": dvalue, **weight_gradients(build, decode)},
             flop=2 * products,
             **outside,
         )
         more = (
-            ({"weight": weight}, {"dx": build.gradient_part(x)})
-            if build.wants_gradient(x)
+            ({"weight": weight}, {"dx": build.gradients.part(x)})
+            if build.gradients.is_wanted(x)
             else ({}, {})
         )
-        build.step(
+        build.steps.add(
             "winner_conv2d_backward",
             group,
             {"x": x, "place": code["place"], "dvalue": dvalue, **more[0]},
@@ -225,25 +232,31 @@ def code_block(build: PlanBuilder, group: Group) -> None:
 
 
 def _with_what_follows(
-    build: PlanBuilder, group: Group, operation: str, **attributes: object
+    build: PlanBuilder, group: Group, operation: str, **attributes: Unpack[StepAttributes]
 ) -> None:
     """A convolution and the layers behind it as one forward step; the contrast, if it is the next
     one, is that of its image.
     """
     conv, second = group[:2]
-    attributes |= sliding(conv)
-    operands = {"x": build.source(conv), "weight": build.parameter(f"{conv.name}.weight")}
+    step_attributes: StepAttributes = {**attributes, **sliding(conv)}
+    operands = {
+        "x": build.values.source(conv),
+        "weight": build.values.parameter(f"{conv.name}.weight"),
+    }
     if conv.attributes["bias"]:
-        operands["bias"] = build.parameter(f"{conv.name}.bias")
+        operands["bias"] = build.values.parameter(f"{conv.name}.bias")
     if second.kind == "local_contrast":
-        operands["image"], attributes["contrast"] = build.value(second.inputs[1]), second.attributes
-    build.step(
+        operands["image"], step_attributes["contrast"] = (
+            build.values.value(second.inputs[1]),
+            second.attributes,
+        )
+    build.steps.add(
         operation,
         group,
         operands,
-        {"y": build.activation(group[-1])},
+        {"y": build.values.activation(group[-1])},
         flop=2 * conv.macs,
-        **attributes,
+        **step_attributes,
     )
 
 
@@ -252,11 +265,11 @@ def approximate_conv(build: PlanBuilder, group: Group) -> Backward:
     (conv,) = group
     (x, weight, bias), y, attributes, flop = (
         convolution(build, conv),
-        build.activation(conv),
+        build.values.activation(conv),
         sliding(conv),
         2 * conv.macs,
     )
-    build.step(
+    build.steps.add(
         "approximate_conv2d_forward",
         group,
         {"x": x, "weight": weight, "bias": bias},
@@ -266,17 +279,17 @@ def approximate_conv(build: PlanBuilder, group: Group) -> Backward:
     )
 
     def backward() -> None:
-        dy = build.gradient(y)
-        if build.wants_gradient(x):
-            build.step(
+        dy = build.gradients.total(y)
+        if build.gradients.is_wanted(x):
+            build.steps.add(
                 "approximate_conv2d_input_grad",
                 group,
                 {"dy": dy, "weight": weight},
-                {"dx": build.gradient_part(x)},
+                {"dx": build.gradients.part(x)},
                 flop=flop,
                 **attributes,
             )
-        build.step(
+        build.steps.add(
             "approximate_conv2d_weight_grad",
             group,
             {"x": x, "dy": dy},
@@ -291,10 +304,10 @@ def approximate_conv(build: PlanBuilder, group: Group) -> Backward:
 def batchnorm_block(build: PlanBuilder, group: Group) -> Backward | None:
     """Batch normalization and optionally ReLU."""
     norm, relu = group[0], len(group) == 2
-    x, y = build.source(norm), build.activation(group[-1])
+    x, y = build.values.source(norm), build.values.activation(group[-1])
     reads, written, backward_reads = batchnorm_operands(build, norm)
     if not build.training:
-        build.step(
+        build.steps.add(
             "batchnorm_inference",
             group,
             {"x": x, **reads},
@@ -303,7 +316,7 @@ def batchnorm_block(build: PlanBuilder, group: Group) -> Backward | None:
             relu=relu,
         )
         return None
-    build.step(
+    build.steps.add(
         "batchnorm_forward",
         group,
         {"x": x, **reads},
@@ -313,11 +326,11 @@ def batchnorm_block(build: PlanBuilder, group: Group) -> Backward | None:
     )
 
     def backward() -> None:
-        build.step(
+        build.steps.add(
             "batchnorm_backward",
             group,
-            {"x": x, **backward_reads, "bias": reads["bias"], "dy": build.gradient(y)},
-            {"dx": build.gradient_part(x), **batchnorm_gradients(build, norm)},
+            {"x": x, **backward_reads, "bias": reads["bias"], "dy": build.gradients.total(y)},
+            {"dx": build.gradients.part(x), **batchnorm_gradients(build, norm)},
             relu=relu,
         )
 
@@ -326,13 +339,13 @@ def batchnorm_block(build: PlanBuilder, group: Group) -> Backward | None:
 
 def add_relu(build: PlanBuilder, group: Group) -> Backward:
     """The sum of two layers, then ReLU; both terms receive the ReLU's gradient."""
-    (a, b), y = build.sources(group[0]), build.activation(group[1])
-    build.step("add_forward", group, {"a": a, "b": b}, {"y": y}, relu=True)
+    (a, b), y = build.values.sources(group[0]), build.values.activation(group[1])
+    build.steps.add("add_forward", group, {"a": a, "b": b}, {"y": y}, relu=True)
 
     def backward() -> None:
-        dy, left = build.gradient(y), build.gradient_part(a)
-        build.step("relu_backward", group, {"y": y, "dy": dy}, {"dx": left})
-        build.pass_gradient(b, left)
+        dy, left = build.gradients.total(y), build.gradients.part(a)
+        build.steps.add("relu_backward", group, {"y": y, "dy": dy}, {"dx": left})
+        build.gradients.pass_on(b, left)
 
     return backward
 

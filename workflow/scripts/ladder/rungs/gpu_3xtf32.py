@@ -8,8 +8,10 @@ import dataclasses
 from collections.abc import Callable
 
 from ladder.rungs import gpu_gemm, gpu_opt_v1, tiles
-from ladder.rungs.interface import Implementation, Launch, LaunchFunction, LaunchPlan, LoweredStep
+from ladder.rungs.interface import Implementation
+from ladder.rungs.launches import Launch, Step
 from ladder.rungs.tiles import Tile
+from ladder.rungs.values import LaunchFunction, Values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +129,7 @@ def on_tensor_cores(
 ) -> LaunchFunction:
     """A launch function of gpu_opt_v1 with tiles of tensor cores, for this multiplier's steps."""
 
-    def launch(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+    def launch(step: Step, build: Values) -> tuple[Launch, ...]:
         asked = step.attributes.get("multiplier")
         if (asked.name if asked else "exact") != multiplier:
             return gpu_gemm.RUNG.launches[function.__name__](step, build)

@@ -5,19 +5,15 @@ only.
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 
 from ladder.arithmetic import randomness
-from ladder.rungs.interface import (
-    Argument,
-    Implementation,
-    Launch,
-    LaunchFunction,
-    LaunchPlan,
-    LoweredStep,
-)
+from ladder.rungs.interface import Implementation
+from ladder.rungs.launches import Argument, Launch, Step, StepAttributes
 from ladder.rungs.patterns import LAYER_PATTERNS
+from ladder.rungs.values import LaunchFunction, Values
 
 BLOCK = 256
 # Partial sums of the squared error, and of a sum over all pixels of a batch; changing their number
@@ -39,22 +35,11 @@ def blocks(count: int, size: int = BLOCK) -> int:
     return -(-count // size)
 
 
-def elements(build: LaunchPlan, name: str) -> int:
+def elements(build: Values, name: str) -> int:
     return math.prod(build.shape(name))
 
 
-def load_batch(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
-    reads, batch = step.reads, step.writes["batch"]
-    entry = f"load_batch_{build.buffers[reads['images']].dtype}"
-    arguments = (
-        *(reads[role] for role in ("images", "permutation", "counters", "scale", "offset")),
-        batch,
-        *integers(*build.shape(batch), step.attributes["flip"]),
-    )
-    return _one("load_batch.cu", entry, elements(build, batch), arguments)
-
-
-def draw_augmentation(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def draw_augmentation(step: Step, build: Values) -> tuple[Launch, ...]:
     augmentation, attributes = step.writes["augmentation"], step.attributes
     batch = build.shape(augmentation)[0]
     arguments = (
@@ -67,21 +52,7 @@ def draw_augmentation(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...
     return _one("augmentation.cu", "draw_augmentation", batch, arguments)
 
 
-def load_augmented_batch(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
-    reads, batch = step.reads, step.writes["batch"]
-    entry = f"load_augmented_batch_{build.buffers[reads['images']].dtype}"
-    arguments = (
-        *(
-            reads[role]
-            for role in ("images", "permutation", "counters", "scale", "offset", "augmentation")
-        ),
-        batch,
-        *integers(*build.shape(batch)),
-    )
-    return _one("augmentation.cu", entry, elements(build, batch), arguments)
-
-
-def draw_jitter(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def draw_jitter(step: Step, build: Values) -> tuple[Launch, ...]:
     jitter, attributes = step.writes["jitter"], step.attributes
     batch, columns = build.shape(jitter)
     arguments = (
@@ -95,15 +66,7 @@ def draw_jitter(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     return _one("jitter.cu", "draw_jitter", batch, arguments)
 
 
-def load_jittered_batch(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
-    reads, batch = step.reads, step.writes["batch"]
-    entry = f"load_jittered_batch_{build.buffers[reads['images']].dtype}"
-    roles = "images", "permutation", "counters", "scale", "offset", "augmentation", "jitter"
-    arguments = (*(reads[role] for role in roles), batch, *integers(*build.shape(batch)))
-    return _one("jitter.cu", entry, elements(build, batch), arguments)
-
-
-def conv2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def conv2d_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     reads, y = step.reads, step.writes["y"]
     filters = build.shape(y)[3]
     grid = blocks(elements(build, y) // filters, 32), blocks(filters, 8)
@@ -117,7 +80,7 @@ def conv2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     return (Launch("gpu_basic/conv2d.cu", "conv2d_forward", grid, (8, 32), arguments),)
 
 
-def conv2d_input_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def conv2d_input_grad(step: Step, build: Values) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     return _one(
         "conv2d.cu",
@@ -127,7 +90,7 @@ def conv2d_input_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...
     )
 
 
-def conv2d_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def conv2d_weight_grad(step: Step, build: Values) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     return _one(
         "conv2d.cu",
@@ -137,19 +100,19 @@ def conv2d_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ..
     )
 
 
-def conv2d_bias_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def conv2d_bias_grad(step: Step, build: Values) -> tuple[Launch, ...]:
     dy, dbias = step.reads["dy"], step.writes["dbias"]
     (filters,) = build.shape(dbias)
     partials = build.workspace(f"{step.layer}.bias_partials", (CHANNEL_PARTS, filters))
     return (
         *_one(
-            "conv2d.cu",
+            "conv2d_bias.cu",
             "conv2d_bias_partials",
             CHANNEL_PARTS * filters,
             (dy, partials, *integers(elements(build, dy) // filters, filters, CHANNEL_PARTS)),
         ),
         *_few(
-            "conv2d.cu",
+            "conv2d_bias.cu",
             "conv2d_bias_grad",
             filters,
             (partials, dbias, *integers(filters, CHANNEL_PARTS)),
@@ -157,7 +120,7 @@ def conv2d_bias_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]
     )
 
 
-def decompose_taps(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def decompose_taps(step: Step, build: Values) -> tuple[Launch, ...]:
     phase_weights = step.writes["phase_weights"]
     channels, _, _, filters = build.shape(phase_weights)
     return _one(
@@ -168,7 +131,7 @@ def decompose_taps(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     )
 
 
-def phase_conv2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def phase_conv2d_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     """The products are those of the rung's input gradient, of a convolution from y to x; likewise
     in the other directions.
     """
@@ -190,7 +153,7 @@ def phase_conv2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, 
     )
 
 
-def phase_conv2d_input_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def phase_conv2d_input_grad(step: Step, build: Values) -> tuple[Launch, ...]:
     reads = {
         "x": step.reads["dy"],
         "weight": step.reads["phase_weights"],
@@ -199,7 +162,7 @@ def phase_conv2d_input_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launc
     return _of_phases(build, "conv2d_forward", step, reads, {"y": step.writes["dx"]})
 
 
-def phase_conv2d_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def phase_conv2d_weight_grad(step: Step, build: Values) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     channels, filters = build.shape(x)[3], build.shape(dy)[3]
     phase_weights = build.workspace(f"{step.layer}.dphase_weights", (channels, 4, 4, filters))
@@ -223,21 +186,25 @@ def phase_conv2d_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Laun
 
 
 def _of_phases(
-    build: LaunchPlan,
+    build: Values,
     operation: str,
-    step: LoweredStep,
+    step: Step,
     reads: Mapping[str, str],
     writes: Mapping[str, str],
 ) -> tuple[Launch, ...]:
     """A rung's launches of an operation of the convolution from y to x."""
-    attributes = {**step.attributes, "stride": 2, "padding": 1, "kernel": 4, "relu": False}
+    window: StepAttributes = {"stride": 2, "padding": 1, "kernel": 4, "relu": False}
     of_convolution = dataclasses.replace(
-        step, operation=operation, reads=reads, writes=writes, attributes=attributes
+        step,
+        operation=operation,
+        reads=reads,
+        writes=writes,
+        attributes={**step.attributes, **window},
     )
     return build.launches[operation](of_convolution, build)
 
 
-def dense_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def dense_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     reads, y = step.reads, step.writes["y"]
     sizes = _dense(build, reads["x"], y)
     grid = blocks(sizes[0], 32), blocks(sizes[2], 8)
@@ -252,7 +219,7 @@ def dense_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     )
 
 
-def dense_input_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def dense_input_grad(step: Step, build: Values) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     return _one(
         "dense.cu",
@@ -262,7 +229,7 @@ def dense_input_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]
     )
 
 
-def dense_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def dense_weight_grad(step: Step, build: Values) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     return _one(
         "dense.cu",
@@ -272,7 +239,7 @@ def dense_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...
     )
 
 
-def dense_bias_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def dense_bias_grad(step: Step, build: Values) -> tuple[Launch, ...]:
     dy, dbias = step.reads["dy"], step.writes["dbias"]
     (units,) = build.shape(dbias)
     return _few(
@@ -280,7 +247,7 @@ def dense_bias_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     )
 
 
-def batchnorm_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def batchnorm_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     x, weight, bias = (step.reads[role] for role in ("x", "weight", "bias"))
     y, mean, inverse, running_mean, running_var = (
         step.writes[role] for role in ("y", "mean", "inverse", "running_mean", "running_var")
@@ -308,7 +275,7 @@ def batchnorm_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...
     )
 
 
-def batchnorm_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def batchnorm_backward(step: Step, build: Values) -> tuple[Launch, ...]:
     x, weight, mean, inverse, dy = (
         step.reads[role] for role in ("x", "weight", "mean", "inverse", "dy")
     )
@@ -338,7 +305,7 @@ def batchnorm_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ..
     )
 
 
-def batchnorm_inference(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def batchnorm_inference(step: Step, build: Values) -> tuple[Launch, ...]:
     x, y = step.reads["x"], step.writes["y"]
     arrays = (step.reads[role] for role in ("x", "weight", "bias", "running_mean", "running_var"))
     return _one(
@@ -354,7 +321,7 @@ def batchnorm_inference(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, .
     )
 
 
-def dropout_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def dropout_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     y, attributes = step.writes["y"], step.attributes
     arguments = (
         step.reads["x"],
@@ -370,7 +337,7 @@ def dropout_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     return _one("dropout.cu", "dropout_forward", elements(build, y), arguments)
 
 
-def dropout_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def dropout_backward(step: Step, build: Values) -> tuple[Launch, ...]:
     dy, mask, dx = step.reads["dy"], step.reads["mask"], step.writes["dx"]
     return _one(
         "dropout.cu",
@@ -380,7 +347,7 @@ def dropout_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]
     )
 
 
-def winner_take_all_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def winner_take_all_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     x, y, mask = step.reads["x"], step.writes["y"], step.writes["mask"]
     batch, height, width, channels = build.shape(x)
     largest = build.workspace(f"{step.layer}.largest", (batch, channels))
@@ -412,7 +379,7 @@ def winner_take_all_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launc
     )
 
 
-def sample_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def sample_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     reads, y, attributes = step.reads, step.writes["y"], step.attributes
     arguments = (
         reads["mean"],
@@ -427,7 +394,7 @@ def sample_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     return _one("sample.cu", "sample_forward", elements(build, y), arguments)
 
 
-def sample_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def sample_backward(step: Step, build: Values) -> tuple[Launch, ...]:
     mean, log_variance, noise, dy, counters = (
         step.reads[role] for role in ("mean", "log_variance", "noise", "dy", "counters")
     )
@@ -471,7 +438,7 @@ def sample_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     )
 
 
-def lrn_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def lrn_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     x, y, sums = step.reads["x"], step.writes["y"], step.writes["sums"]
     return _one(
         "lrn.cu",
@@ -481,14 +448,14 @@ def lrn_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     )
 
 
-def lrn_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def lrn_backward(step: Step, build: Values) -> tuple[Launch, ...]:
     x, sums, dy, dx = step.reads["x"], step.reads["sums"], step.reads["dy"], step.writes["dx"]
     return _one(
         "lrn.cu", "lrn_backward", elements(build, dx), (x, sums, dy, dx, *_lrn(step, build))
     )
 
 
-def position_norm_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def position_norm_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     x, y, norms = step.reads["x"], step.writes["y"], step.writes["norms"]
     pixels, channels = elements(build, norms), build.shape(x)[3]
     return (
@@ -507,7 +474,7 @@ def position_norm_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch,
     )
 
 
-def position_norm_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def position_norm_backward(step: Step, build: Values) -> tuple[Launch, ...]:
     y, norms, dy, dx = step.reads["y"], step.reads["norms"], step.reads["dy"], step.writes["dx"]
     pixels, channels = elements(build, norms), build.shape(y)[3]
     along = build.workspace(f"{step.layer}.along", build.shape(norms))
@@ -527,7 +494,7 @@ def position_norm_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch
     )
 
 
-def attention_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def attention_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     x, y, weights = step.reads["x"], step.writes["y"], step.writes["weights"]
     pixels, channels = build.shape(weights)[1], build.shape(y)[3]
     rows = elements(build, weights) // pixels
@@ -551,7 +518,7 @@ def attention_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...
     )
 
 
-def attention_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def attention_backward(step: Step, build: Values) -> tuple[Launch, ...]:
     x, weights, dy, dx = step.reads["x"], step.reads["weights"], step.reads["dy"], step.writes["dx"]
     pixels, channels = build.shape(weights)[1], build.shape(dy)[3]
     rows = elements(build, weights) // pixels
@@ -581,7 +548,7 @@ def attention_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ..
     )
 
 
-def local_contrast_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def local_contrast_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     x, image, y = step.reads["x"], step.reads["image"], step.writes["y"]
     count, values = elements(build, x), build.shape(x)[3]
     contrast = build.workspace(f"{step.layer}.contrast", build.shape(x)[:3])
@@ -606,7 +573,7 @@ def local_contrast_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch
     )
 
 
-def soft_threshold_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def soft_threshold_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     x, y = step.reads["x"], step.writes["y"]
     return _one(
         "soft_threshold.cu",
@@ -621,7 +588,7 @@ def soft_threshold_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch
     )
 
 
-def quantise(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def quantise(step: Step, build: Values) -> tuple[Launch, ...]:
     x, y, scale = step.reads["x"], step.writes["y"], step.writes["scale"]
     count, most = elements(build, x), floats(step.attributes["most"])
     partials = build.workspace("largest_magnitudes", (MAGNITUDE_PARTS,))
@@ -643,7 +610,7 @@ def quantise(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     )
 
 
-def rescale(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def rescale(step: Step, build: Values) -> tuple[Launch, ...]:
     y, arrays = step.writes["y"], (step.reads[role] for role in ("x", "first", "second", "bias"))
     return _one(
         "quantise.cu",
@@ -653,7 +620,7 @@ def rescale(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     )
 
 
-def mse(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def mse(step: Step, build: Values) -> tuple[Launch, ...]:
     prediction, target, counters = (
         step.reads[role] for role in ("prediction", "target", "counters")
     )
@@ -688,7 +655,7 @@ def mse(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     )
 
 
-def cross_entropy(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def cross_entropy(step: Step, build: Values) -> tuple[Launch, ...]:
     prediction, labels, permutation, counters = (
         step.reads[role] for role in ("prediction", "labels", "permutation", "counters")
     )
@@ -720,6 +687,12 @@ def cross_entropy(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     )
 
 
+def numbers(step: Step, *names: str) -> list[float]:
+    """Those of its attributes of these names that it has."""
+    attributes = cast(Mapping[str, float], step.attributes)
+    return [attributes[name] for name in names if name in attributes]
+
+
 def on_elements(file: str, arrays: tuple[str, ...], *attributes: str) -> LaunchFunction:
     """Launch function of a kernel named like its operation, with one thread per element of the last
     of the `arrays` (roles).
@@ -727,17 +700,36 @@ def on_elements(file: str, arrays: tuple[str, ...], *attributes: str) -> LaunchF
     The kernel's arguments are the arrays, the number of elements, and the `attributes` as floats.
     """
 
-    def launches(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+    def launches(step: Step, build: Values) -> tuple[Launch, ...]:
         roles = {**step.reads, **step.writes}
         count = elements(build, roles[arrays[-1]])
         arguments = (
             *(roles[role] for role in arrays),
             *integers(count),
-            *floats(*(step.attributes[name] for name in attributes)),
+            *floats(*numbers(step, *attributes)),
         )
         return _one(file, step.operation, count, arguments)
 
     return launches
+
+
+def loading(file: str, *drawn: str) -> LaunchFunction:
+    """Launch function of the step that gathers a batch, with a thread per element; drawn: roles of
+    what was drawn for its images.
+    """
+
+    def launches(step: Step, build: Values) -> tuple[Launch, ...]:
+        reads, batch = step.reads, step.writes["batch"]
+        entry = f"{step.operation}_{build.buffers[reads['images']].dtype}"
+        roles = "images", "permutation", "counters", "scale", "offset", *drawn
+        sizes = integers(*build.shape(batch), *map(int, numbers(step, "flip")))
+        arguments = (*(reads[role] for role in roles), batch, *sizes)
+        return _one(file, entry, elements(build, batch), arguments)
+
+    return launches
+
+
+load_batch = loading("load_batch.cu")
 
 
 def on_images(
@@ -750,11 +742,11 @@ def on_images(
     `attributes`.
     """
 
-    def launches(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+    def launches(step: Step, build: Values) -> tuple[Launch, ...]:
         roles = {**step.reads, **step.writes}
         arguments = (
             *(roles[role] for role in arrays),
-            *integers(*build.shape(roles[image]), *(step.attributes[name] for name in attributes)),
+            *integers(*build.shape(roles[image]), *map(int, numbers(step, *attributes))),
         )
         return _one(file, step.operation, elements(build, roles[output]), arguments)
 
@@ -766,7 +758,7 @@ def update(*averages: str) -> LaunchFunction:
     kernel's order.
     """
 
-    def launches(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+    def launches(step: Step, build: Values) -> tuple[Launch, ...]:
         parameter = step.writes["parameter"]
         count = elements(build, parameter)
         arguments = (
@@ -776,20 +768,14 @@ def update(*averages: str) -> LaunchFunction:
             step.reads["learning_rates"],
             step.reads["counters"],
             *integers(count),
-            *floats(
-                *(
-                    step.attributes[name]
-                    for name in ("weight_decay", "clip", "momentum")
-                    if name in step.attributes
-                )
-            ),
+            *floats(*numbers(step, "weight_decay", "clip", "momentum")),
         )
         return _one("update.cu", step.operation, count, arguments)
 
     return launches
 
 
-def advance(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def advance(step: Step, build: Values) -> tuple[Launch, ...]:
     return (
         Launch(
             "gpu_basic/update.cu",
@@ -807,11 +793,8 @@ RUNG = Implementation(
         **{
             function.__name__: function
             for function in (
-                load_batch,
                 draw_augmentation,
-                load_augmented_batch,
                 draw_jitter,
-                load_jittered_batch,
                 conv2d_forward,
                 conv2d_input_grad,
                 conv2d_weight_grad,
@@ -847,6 +830,9 @@ RUNG = Implementation(
                 advance,
             )
         },
+        "load_batch": load_batch,
+        "load_augmented_batch": loading("augmentation.cu", "augmentation"),
+        "load_jittered_batch": loading("jitter.cu", "augmentation", "jitter"),
         "relu_forward": on_elements("relu.cu", ("x", "y")),
         "relu_backward": on_elements("relu.cu", ("y", "dy", "dx")),
         "add_forward": on_elements("add.cu", ("a", "b", "y")),
@@ -876,7 +862,7 @@ RUNG = Implementation(
 
 
 def _convolution(
-    step: LoweredStep, build: LaunchPlan, x: str, weight_shape: tuple[int, ...]
+    step: Step, build: Values, x: str, weight_shape: tuple[int, ...]
 ) -> tuple[Argument, ...]:
     """batch, height, width, channels, filters, kernel, padding, stride."""
     return integers(
@@ -884,12 +870,12 @@ def _convolution(
     )
 
 
-def _dense(build: LaunchPlan, x: str, y: str) -> tuple[int, int, int]:
+def _dense(build: Values, x: str, y: str) -> tuple[int, int, int]:
     """batch, inputs, units."""
     return build.shape(x)[0], build.shape(x)[3], build.shape(y)[3]
 
 
-def _lrn(step: LoweredStep, build: LaunchPlan) -> tuple[Argument, ...]:
+def _lrn(step: Step, build: Values) -> tuple[Argument, ...]:
     """elements, channels, window size, alpha / size, beta: the scalar arguments of both
     directions.
     """

@@ -16,7 +16,8 @@ import numpy as np
 from ladder.network.layers import Layer
 from ladder.rungs import gpu_bf16, packing
 from ladder.rungs.gpu_basic import blocks, elements, integers
-from ladder.rungs.interface import Launch, LaunchPlan, LoweredStep, PlanBuilder, Shape
+from ladder.rungs.interface import PlanBuilder
+from ladder.rungs.launches import Launch, Shape, Step
 from ladder.rungs.packed import (
     Epilogue,
     add_parts,
@@ -28,6 +29,7 @@ from ladder.rungs.packed import (
 from ladder.rungs.packed_lowering import Lowering
 from ladder.rungs.packed_tiles import LINES_OF_PARTIAL, quickest_split, sums_bytes
 from ladder.rungs.packing import FEWEST, PHASE_TAPS, PIXELS_OF_PARTIAL, Packing, both_gradients
+from ladder.rungs.values import Values
 
 # channels of a block, bytes of a row, chunks of 16: kernels/common/packed.cuh
 CHANNEL_BLOCK, ROW, CHUNKS = 64, 128, 8
@@ -374,8 +376,8 @@ def phases_fit(build: PlanBuilder, conv: Layer) -> bool:
     filters, _, _, channels = conv.parameters[f"{conv.name}.weight"]
     if min(filters, channels) < FEWEST or filters % CHUNKS:
         return False
-    image = build.batch, *(size // 2 for size in conv.input_shapes[0][:2])
-    padded = build.batch, *(size + 2 for size in image[1:])
+    image = build.values.batch, *(size // 2 for size in conv.input_shapes[0][:2])
+    padded = build.values.batch, *(size + 2 for size in image[1:])
     windows = Windows(padded, PHASE_KERNEL, spread=2)
     needed = [_blocks(windows, filters).shared_bytes]
     if build.training:
@@ -394,7 +396,7 @@ def fills_and_fits(build: PlanBuilder, conv: Layer) -> bool:
     filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
     if min(filters, channels) < FEWEST or kernel > MOST_KERNEL:
         return False
-    batch, (height, width, _) = build.batch, conv.input_shapes[0]
+    batch, (height, width, _) = build.values.batch, conv.input_shapes[0]
     stride, padding = conv.attributes["stride"], conv.attributes["padding"]
     windows = Windows((batch, height + 2 * padding, width + 2 * padding), kernel, stride)
     needed = [_most_bytes(windows, filters)]
@@ -412,7 +414,7 @@ def fills_and_fits(build: PlanBuilder, conv: Layer) -> bool:
 # ---- launches
 
 
-def forward(step: LoweredStep, build: LaunchPlan, tile: Tile | None = None) -> tuple[Launch, ...]:
+def forward(step: Step, build: Values, tile: Tile | None = None) -> tuple[Launch, ...]:
     """tile: replaces the one that the shape asks for; likewise in the input gradient."""
     filters, image = build.shape(step.reads["bias"])[0], build.shape(step.reads["x"])[1:4]
     kernel = build.shape(step.reads["weight"])[1]
@@ -420,25 +422,19 @@ def forward(step: LoweredStep, build: LaunchPlan, tile: Tile | None = None) -> t
     return _convolution(build, forward_epilogue(step, build), filters, windows, tile)
 
 
-def phase_forward(
-    step: LoweredStep, build: LaunchPlan, tile: Tile | None = None
-) -> tuple[Launch, ...]:
+def phase_forward(step: Step, build: Values, tile: Tile | None = None) -> tuple[Launch, ...]:
     filters, image = build.shape(step.reads["bias"])[0], build.shape(step.reads["x"])[1:4]
     windows = Windows(image, PHASE_KERNEL, spread=2)
     return _convolution(build, forward_epilogue(step, build), filters, windows, tile)
 
 
-def phase_input_grad(
-    step: LoweredStep, build: LaunchPlan, tile: Tile | None = None
-) -> tuple[Launch, ...]:
+def phase_input_grad(step: Step, build: Values, tile: Tile | None = None) -> tuple[Launch, ...]:
     channels = build.shape(step.writes.get("dx") or step.writes["bias_partials"])[-1]
     windows = Windows(build.shape(step.reads["dy"])[1:4], *PHASE_TAPS)
     return _convolution(build, gradient_epilogue(step, build), channels, windows, tile)
 
 
-def input_grad(
-    step: LoweredStep, build: LaunchPlan, tile: Tile | None = None
-) -> tuple[Launch, ...]:
+def input_grad(step: Step, build: Values, tile: Tile | None = None) -> tuple[Launch, ...]:
     reads, writes, kernel = step.reads, step.writes, build.shape(step.reads["flipped"])[1]
     if "dx" in writes:
         *image, channels = build.shape(writes["dx"])
@@ -453,7 +449,7 @@ def input_grad(
 
 
 def _convolution(
-    build: LaunchPlan,
+    build: Values,
     epilogue: Epilogue,
     filters: int,
     windows: Windows,
@@ -500,7 +496,7 @@ def _convolution(
     )
 
 
-def arrange_image(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def arrange_image(step: Step, build: Values) -> tuple[Launch, ...]:
     x, channel_blocks = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
     chunks = elements(build, channel_blocks) // (CHANNEL_BLOCK // CHUNKS)
@@ -525,7 +521,7 @@ def arrange_image(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     )
 
 
-def arrange_gradient(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def arrange_gradient(step: Step, build: Values) -> tuple[Launch, ...]:
     dy, bias_partials = step.reads["dy"], step.writes["bias_partials"]
     channel_blocks, steps = both_gradients(step.writes)
     batch, height, width, channels = build.shape(dy)
@@ -545,7 +541,7 @@ def arrange_gradient(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]
     )
 
 
-def weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def weight_grad(step: Step, build: Values) -> tuple[Launch, ...]:
     """The parts of a weight gradient, and their sums unless the update adds them."""
     product, parts, channels = _parts_of_weight(
         step, build, step.attributes["kernel"], step.attributes["stride"]
@@ -557,7 +553,7 @@ def weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     )
 
 
-def phase_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def phase_weight_grad(step: Step, build: Values) -> tuple[Launch, ...]:
     """The same for phase weights, and from these for the 3x3 taps."""
     product, parts, _ = _parts_of_weight(step, build, PHASE_KERNEL, 1, spread=2)
     if "parts" in step.writes:
@@ -568,7 +564,7 @@ def phase_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...
 
 
 def _parts_of_weight(
-    step: LoweredStep, build: LaunchPlan, kernel: int, stride: int, spread: int = 1
+    step: Step, build: Values, kernel: int, stride: int, spread: int = 1
 ) -> tuple[Launch, str, int]:
     """(the launch that leaves a weight gradient in parts, their buffer, channels of x)."""
     x, dy, filters = step.reads["x"], step.reads["dy"], build.shape(step.reads["bias_partials"])[1]

@@ -5,7 +5,8 @@ read is never written.
 import dataclasses
 
 from ladder.rungs import gpu_split_k
-from ladder.rungs.interface import Backward, Group, Pattern, PlanBuilder
+from ladder.rungs.interface import Backward, Pattern, PlanBuilder
+from ladder.rungs.launches import Group
 from ladder.rungs.patterns import LAYER_PATTERNS, convolution, sliding, weight_gradients
 
 
@@ -15,9 +16,9 @@ def conv2d_relu(build: PlanBuilder, group: Group) -> Backward:
     """
     conv, relu = group
     x, weight, bias = convolution(build, conv)
-    y = build.activation(relu)
+    y = build.values.activation(relu)
     attributes, flop = sliding(conv), 2 * conv.macs
-    build.step(
+    build.steps.add(
         "conv2d_forward",
         group,
         {"x": x, "weight": weight, "bias": bias},
@@ -30,21 +31,23 @@ def conv2d_relu(build: PlanBuilder, group: Group) -> Backward:
     def backward() -> None:
         writes, dy = (
             weight_gradients(build, conv),
-            build.workspace(f"{conv.name}.gradient", build.shape(y)),
+            build.values.workspace(f"{conv.name}.gradient", build.values.shape(y)),
         )
-        build.step("relu_backward", group, {"y": y, "dy": build.gradient(y)}, {"dx": dy})
-        if build.wants_gradient(x):
-            build.step(
+        build.steps.add(
+            "relu_backward", group, {"y": y, "dy": build.gradients.total(y)}, {"dx": dy}
+        )
+        if build.gradients.is_wanted(x):
+            build.steps.add(
                 "conv2d_input_grad",
                 group,
                 {"dy": dy, "weight": weight},
-                {"dx": build.gradient_part(x)},
+                {"dx": build.gradients.part(x)},
                 flop=flop,
                 **attributes,
             )
         if conv.attributes["bias"]:
-            build.step("conv2d_bias_grad", group, {"dy": dy}, {"dbias": writes["dbias"]})
-        build.step(
+            build.steps.add("conv2d_bias_grad", group, {"dy": dy}, {"dbias": writes["dbias"]})
+        build.steps.add(
             "conv2d_weight_grad",
             group,
             {"x": x, "dy": dy},

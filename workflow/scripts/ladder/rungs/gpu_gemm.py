@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from ladder.rungs import gpu_opt_v1, tiles
 from ladder.rungs.gpu_opt_v1 import FEW_COLUMNS
-from ladder.rungs.interface import Launch, LaunchPlan, LoweredStep
+from ladder.rungs.launches import Launch, Step
 from ladder.rungs.tiles import LARGE, TIMES, Tile
+from ladder.rungs.values import Values
 
 
 def pixel_tile(pixels: int, columns: int, wide: bool, multiprocessors: int) -> Tile:
@@ -25,23 +26,23 @@ def weight_tile(filters: int, columns: int, wide: bool) -> Tile:
 
 
 def conv2d_forward(
-    step: LoweredStep,
-    build: LaunchPlan,
+    step: Step,
+    build: Values,
     tile_for: Callable[[int, int, bool, int], Tile] = pixel_tile,
 ) -> tuple[Launch, ...]:
     return gpu_opt_v1.conv2d_forward(step, build, tile_for)
 
 
 def conv2d_input_grad(
-    step: LoweredStep,
-    build: LaunchPlan,
+    step: Step,
+    build: Values,
     tile_for: Callable[[int, int, bool, int], Tile] = pixel_tile,
 ) -> tuple[Launch, ...]:
     return gpu_opt_v1.conv2d_input_grad(step, build, tile_for)
 
 
 def conv2d_weight_grad(
-    step: LoweredStep, build: LaunchPlan, tile_for: Callable[[int, int, bool], Tile] = weight_tile
+    step: Step, build: Values, tile_for: Callable[[int, int, bool], Tile] = weight_tile
 ) -> tuple[Launch, ...]:
     return gpu_opt_v1.conv2d_weight_grad(step, build, tile_for)
 

@@ -13,22 +13,12 @@ from typing import Protocol
 from ladder.network.networks import Network
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_basic, patterns
-from ladder.rungs.gpu_basic import blocks, elements, floats, integers
-from ladder.rungs.interface import (
-    Argument,
-    Backward,
-    Gradient,
-    Group,
-    Launch,
-    LaunchPlan,
-    LoweredStep,
-    Pattern,
-    PlanBuilder,
-    Table,
-    Word,
-)
+from ladder.rungs.gpu_basic import blocks, elements, floats, integers, numbers
+from ladder.rungs.interface import Backward, Pattern, PlanBuilder
+from ladder.rungs.launches import Argument, Gradient, Group, Launch, Step, Table, Word
 from ladder.rungs.patterns import LAYERS, AppliesRelu
 from ladder.rungs.tiles import SQUARE, Tile
+from ladder.rungs.values import Values
 
 FEW_COLUMNS = Tile(256, 4, 4, 4)
 NARROW = Tile(64, 32, 8, 4)
@@ -89,9 +79,9 @@ def conv_block(
     applied_by_reader = applied_by_reader or reader_applies_relu
     conv, last = group[0], group[-1]
     x, weight, bias = patterns.convolution(build, conv)
-    y = build.activation(last)
+    y = build.values.activation(last)
     attributes, flop = patterns.sliding(conv), 2 * conv.macs
-    build.step(
+    build.steps.add(
         "conv2d_forward",
         group,
         {"x": x, "weight": weight, "bias": bias},
@@ -103,16 +93,16 @@ def conv_block(
 
     def backward() -> None:
         dy = gradient_before_relu(build, group, y, applied_by_reader)
-        if build.wants_gradient(x):
-            build.step(
+        if build.gradients.is_wanted(x):
+            build.steps.add(
                 "conv2d_input_grad",
                 group,
                 {"dy": dy, "weight": weight},
-                {"dx": build.gradient_part(x)},
+                {"dx": build.gradients.part(x)},
                 flop=flop,
                 **attributes,
             )
-        build.step(
+        build.steps.add(
             "conv2d_weight_grad",
             group,
             {"x": x, "dy": dy},
@@ -129,23 +119,23 @@ def resize_block(build: PlanBuilder, group: Group) -> Backward | None:
     input.
     """
     (layer,) = group
-    x, y = build.source(layer), build.activation(layer)
-    index = {"index": build.mask(layer)} if layer.kind == "maxpool2d" else {}
-    build.step(f"{layer.kind}_forward", group, {"x": x}, {"y": y, **index}, **layer.attributes)
+    x, y = build.values.source(layer), build.values.activation(layer)
+    index = {"index": build.values.mask(layer)} if layer.kind == "maxpool2d" else {}
+    build.steps.add(f"{layer.kind}_forward", group, {"x": x}, {"y": y, **index}, **layer.attributes)
 
     def backward() -> None:
         relu = reader_applies_relu(build.network, x)
         saved = {"y": y} if layer.kind == "maxpool2d" else {"x": x}
-        build.step(
+        build.steps.add(
             f"{layer.kind}_backward",
             group,
-            {"dy": build.gradient(y), **index, **saved},
-            {"dx": build.gradient_part(x)},
+            {"dy": build.gradients.total(y), **index, **saved},
+            {"dx": build.gradients.part(x)},
             **layer.attributes,
             relu=relu,
         )
 
-    return backward if build.wants_gradient(x) else None
+    return backward if build.gradients.is_wanted(x) else None
 
 
 def reader_applies_relu(network: Network, name: str) -> bool:
@@ -167,11 +157,11 @@ def gradient_before_relu(
     """The gradient of a convolution's output; a ReLU behind it has a step of its own, unless y's
     reader applies it.
     """
-    conv, last, dy = group[0], group[-1], str(build.gradient(y))
+    conv, last, dy = group[0], group[-1], str(build.gradients.total(y))
     if last.kind != "relu" or applied_by_reader(build.network, last.name):
         return dy
-    masked: str = build.workspace(f"{conv.name}.gradient", build.shape(y))
-    build.step("relu_backward", group, {"y": y, "dy": dy}, {"dx": masked})
+    masked: str = build.values.workspace(f"{conv.name}.gradient", build.values.shape(y))
+    build.steps.add("relu_backward", group, {"y": y, "dy": dy}, {"dx": masked})
     return masked
 
 
@@ -219,7 +209,7 @@ def split(tile: ProductTile, filters: int, columns: int, pixels: int) -> tuple[i
 
 
 def conv2d_forward(
-    step: LoweredStep, build: LaunchPlan, tile_for: PixelTile = pixel_tile
+    step: Step, build: Values, tile_for: PixelTile = pixel_tile
 ) -> tuple[Launch, ...]:
     """tile_for: replaces pixel_tile, for a rung with other tiles; likewise in the gradients."""
     reads, y = step.reads, step.writes["y"]
@@ -249,7 +239,7 @@ def conv2d_forward(
 
 
 def conv2d_input_grad(
-    step: LoweredStep, build: LaunchPlan, tile_for: PixelTile = pixel_tile
+    step: Step, build: Values, tile_for: PixelTile = pixel_tile
 ) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     channels, filters = build.shape(dx)[3], build.shape(dy)[3]
@@ -273,7 +263,7 @@ def conv2d_input_grad(
 
 
 def conv2d_weight_grad(
-    step: LoweredStep, build: LaunchPlan, tile_for: WeightTile = weight_tile
+    step: Step, build: Values, tile_for: WeightTile = weight_tile
 ) -> tuple[Launch, ...]:
     x, dy, dweight, dbias = (
         step.reads["x"],
@@ -312,7 +302,7 @@ def conv2d_weight_grad(
     )
 
 
-def maxpool2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def maxpool2d_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     if not patterns.is_2x2(step):
         return gpu_basic.RUNG.launches[step.operation](step, build)
     x, y, index = step.reads["x"], step.writes["y"], step.writes["index"]
@@ -321,7 +311,7 @@ def maxpool2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...
     )
 
 
-def maxpool2d_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def maxpool2d_backward(step: Step, build: Values) -> tuple[Launch, ...]:
     if not patterns.is_2x2(step):
         return gpu_basic.RUNG.launches[step.operation](step, build)
     reads, dx = step.reads, step.writes["dx"]
@@ -336,12 +326,12 @@ def maxpool2d_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ..
     )
 
 
-def upsample2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def upsample2d_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     x, y = step.reads["x"], step.writes["y"]
     return _one("upsample2d.cu", "upsample2d_forward", elements(build, x), (x, y), build.shape(x))
 
 
-def upsample2d_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def upsample2d_backward(step: Step, build: Values) -> tuple[Launch, ...]:
     dy, x, dx = step.reads["dy"], step.reads["x"], step.writes["dx"]
     return _one(
         "upsample2d.cu",
@@ -353,7 +343,7 @@ def upsample2d_backward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, .
     )
 
 
-def mse(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def mse(step: Step, build: Values) -> tuple[Launch, ...]:
     prediction, target = step.reads["prediction"], step.reads["target"]
     count = elements(build, prediction)
     sums = build.workspace("loss.partials", (blocks(count, 1024),), "float64")
@@ -376,7 +366,7 @@ def mse(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
     )
 
 
-def mse_total(step: LoweredStep, build: LaunchPlan, sums: str) -> Launch:
+def mse_total(step: Step, build: Values, sums: str) -> Launch:
     """The launch that adds the blocks' sums of squares."""
     count = elements(build, step.reads["prediction"])
     return Launch(
@@ -388,7 +378,7 @@ def mse_total(step: LoweredStep, build: LaunchPlan, sums: str) -> Launch:
     )
 
 
-def cross_entropy(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def cross_entropy(step: Step, build: Values) -> tuple[Launch, ...]:
     prediction, labels, permutation, counters = (
         step.reads[role] for role in ("prediction", "labels", "permutation", "counters")
     )
@@ -422,11 +412,11 @@ def cross_entropy(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
 
 
 def update(
-    step: LoweredStep,
-    build: LaunchPlan,
+    step: Step,
+    build: Values,
     source: str = "gpu_opt_v1/update.cu",
     row_of: Callable[
-        [LaunchPlan, str, Gradient], tuple[int, tuple[Word, ...]]
+        [Values, str, Gradient], tuple[int, tuple[Word, ...]]
     ] = lambda build, name, gradient: (blocks(elements(build, name)), ()),
     later: Callable[[Row], bool] = lambda row: False,
 ) -> tuple[Launch, ...]:
@@ -435,17 +425,11 @@ def update(
     """
     rule, rows = step.operation.removesuffix("_update"), []
     for name, gradient in step.attributes["gradients"].items():
-        averages = [step.writes[f"{name}.{average}"] for average in AVERAGES[rule]]
+        averages: list[Word] = [step.writes[f"{name}.{average}"] for average in AVERAGES[rule]]
         buffers = name, *averages, *(2 - len(averages)) * [0], gradient.buffer
         rows.append(Row(buffers, *row_of(build, name, gradient)))
     table, grid = update_table(step, build, sorted(rows, key=later))
-    settings = floats(
-        *(
-            step.attributes[name]
-            for name in ("weight_decay", "clip", "momentum")
-            if name in step.attributes
-        )
-    )
+    settings = floats(*numbers(step, "weight_decay", "clip", "momentum"))
     factor = step.attributes.get("gradient_factor")
     return (
         Launch(
@@ -459,9 +443,7 @@ def update(
     )
 
 
-def update_table(
-    step: LoweredStep, build: LaunchPlan, rows: Sequence[Row]
-) -> tuple[Table, tuple[int]]:
+def update_table(step: Step, build: Values, rows: Sequence[Row]) -> tuple[Table, tuple[int]]:
     """(the Table of kernels/common/update.cuh, the grid)."""
     words: list[tuple[Word, ...]] = []
     of_blocks: list[int] = []
@@ -500,7 +482,7 @@ RUNG = dataclasses.replace(
 )
 
 
-def _shape(step: LoweredStep, build: LaunchPlan, x: str, weight: str) -> tuple[Argument, ...]:
+def _shape(step: Step, build: Values, x: str, weight: str) -> tuple[Argument, ...]:
     """batch, height, width, channels, filters, kernel, padding, stride."""
     return integers(
         *build.shape(x),

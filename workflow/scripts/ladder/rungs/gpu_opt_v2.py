@@ -8,26 +8,18 @@ outputs stay in registers. Strided convolutions use gpu_opt_v1's kernels.
 import dataclasses
 import functools
 from collections.abc import Mapping
+from typing import Unpack
 
 from ladder.network.layers import Layer
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_opt_v1, patterns, tiles
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.gpu_opt_v1 import is_small_pool, resize_block
-from ladder.rungs.interface import (
-    Argument,
-    Backward,
-    Gradient,
-    Group,
-    Launch,
-    LaunchFunction,
-    LaunchPlan,
-    LoweredStep,
-    Pattern,
-    PlanBuilder,
-)
+from ladder.rungs.interface import Backward, Pattern, PlanBuilder
+from ladder.rungs.launches import Argument, Gradient, Group, Launch, Step, StepAttributes
 from ladder.rungs.patterns import LAYERS
 from ladder.rungs.tiles import LARGE, SQUARE, TIMES, Tile
+from ladder.rungs.values import LaunchFunction, Values
 
 ALL_TAPS = Tile(128, 48, 4, 12)  # 4 x 4 taps of 3 filters
 FEW_COLUMNS, FEW_ROWS = Tile(128, 32, 8, 4), Tile(48, 64, 4, 4)
@@ -43,10 +35,10 @@ def conv_block(build: PlanBuilder, group: Group) -> Backward:
     conv, last = group[0], group[-1]
     kinds = [layer.kind for layer in group]
     x, weight, bias = patterns.convolution(build, conv)
-    y = build.activation(last)
-    index = {"index": build.mask(last)} if "maxpool2d" in kinds else {}
+    y = build.values.activation(last)
+    index = {"index": build.values.mask(last)} if "maxpool2d" in kinds else {}
     padding, flop = conv.attributes["padding"], 2 * conv.macs
-    build.step(
+    build.steps.add(
         "conv2d_forward",
         group,
         {"x": x, "weight": weight, "bias": bias},
@@ -57,7 +49,7 @@ def conv_block(build: PlanBuilder, group: Group) -> Backward:
     )
     saved = index or ({"y": y} if "relu" in kinds else {})
     return lambda: gradients(
-        build, "conv2d", group, weight, {"dy": build.gradient(y), **saved}, padding=padding
+        build, "conv2d", group, weight, {"dy": build.gradients.total(y), **saved}, padding=padding
     )
 
 
@@ -72,17 +64,17 @@ def upsample_conv_block(build: PlanBuilder, group: Group) -> Backward:
     """Nearest upsampling by 2, conv2d 3x3, then optionally ReLU."""
     upsample, conv, last = group[0], group[1], group[-1]
     x, weight, bias = (
-        build.source(upsample),
-        build.parameter(f"{conv.name}.weight"),
-        build.parameter(f"{conv.name}.bias"),
+        build.values.source(upsample),
+        build.values.parameter(f"{conv.name}.weight"),
+        build.values.parameter(f"{conv.name}.bias"),
     )
-    y, relu = build.activation(last), last.kind == "relu"
-    phase_weights = build.derived(
+    y, relu = build.values.activation(last), last.kind == "relu"
+    phase_weights = build.values.derived(
         f"{conv.name}.phase_weights", (conv.attributes["filters"], 4, 4, upsample.output_shape[2])
     )
     flop = patterns.flop_of_phases(conv)
-    build.step("decompose_weight", group, {"weight": weight}, {"phase_weights": phase_weights})
-    build.step(
+    build.steps.add("decompose_weight", group, {"weight": weight}, {"phase_weights": phase_weights})
+    build.steps.add(
         "upsample_conv2d_forward",
         group,
         {"x": x, "phase_weights": phase_weights, "bias": bias},
@@ -92,7 +84,7 @@ def upsample_conv_block(build: PlanBuilder, group: Group) -> Backward:
     )
     saved = {"y": y} if relu else {}
     return lambda: gradients(
-        build, "upsample_conv2d", group, phase_weights, {"dy": build.gradient(y), **saved}
+        build, "upsample_conv2d", group, phase_weights, {"dy": build.gradients.total(y), **saved}
     )
 
 
@@ -102,22 +94,22 @@ def gradients(
     group: Group,
     weight: str,
     received: Mapping[str, str],
-    **attributes: object,
+    **attributes: Unpack[StepAttributes],
 ) -> None:
     """Append the backward steps of a group.
 
     weight: buffer that the input gradient reads; received: {role: buffer} of dy and of the fused
     layers' outputs or indices.
     """
-    x, conv = build.source(group[0]), next(layer for layer in group if layer.parameters)
+    x, conv = build.values.source(group[0]), next(layer for layer in group if layer.parameters)
     phases = operation.startswith("upsample")
     flop = patterns.flop_of_phases(conv) if phases else 2 * conv.macs
-    if build.wants_gradient(x):
-        build.step(
+    if build.gradients.is_wanted(x):
+        build.steps.add(
             f"{operation}_input_grad",
             group,
             {**received, "weight": weight},
-            {"dx": build.gradient_part(x)},
+            {"dx": build.gradients.part(x)},
             flop=flop,
             **attributes,
         )
@@ -125,14 +117,14 @@ def gradients(
         writes = {"parts": gradient_in_parts(build, conv, x, received, phases)}
     else:
         writes = patterns.weight_gradients(build, conv)
-    build.step(
+    attributes["kernel"] = conv.attributes.get("kernel", 1)
+    build.steps.add(
         f"{operation}_weight_grad",
         group,
         {"x": x, **received},
         writes,
         flop=flop,
         **attributes,
-        kernel=conv.attributes.get("kernel", 1),
     )
 
 
@@ -142,12 +134,12 @@ def gradient_in_parts(
     """The buffer with the parts of a layer's weight and bias gradient, which the update adds."""
     weight, bias = f"{conv.name}.weight", f"{conv.name}.bias"
     filters, kernel = build.network.parameters[weight][:2]
-    rows, columns, pixels = gradient_matrix(build, x, received, filters, kernel, phases)
+    rows, columns, pixels = gradient_matrix(build.values, x, received, filters, kernel, phases)
     splits, _ = split(weight_tile(rows, columns), rows, columns, pixels)
-    parts: str = build.workspace(f"{conv.name}.parts", parts_shape(splits, rows, columns))
-    build.leave_in_parts({weight: Gradient(parts, True, 0, phases)})
+    parts: str = build.values.workspace(f"{conv.name}.parts", parts_shape(splits, rows, columns))
+    build.gradients.leave_in_parts({weight: Gradient(parts, True, 0, phases)})
     if conv.attributes["bias"]:
-        build.leave_in_parts({bias: Gradient(parts, True, rows * columns, phases)})
+        build.gradients.leave_in_parts({bias: Gradient(parts, True, rows * columns, phases)})
     return parts
 
 
@@ -181,7 +173,7 @@ PATTERNS = (
 )
 
 
-def pixel_tile(build: LaunchPlan, pixels: int, columns: int, phases: int = 1) -> Tile:
+def pixel_tile(build: Values, pixels: int, columns: int, phases: int = 1) -> Tile:
     """Tile of forward and input gradient, where rows are pixels; phases: number of such products in
     one launch.
     """
@@ -207,7 +199,7 @@ def of_stride_1(launch: LaunchFunction) -> LaunchFunction:
     """The launch function with a fallback to gpu_opt_v1's for strided convolutions."""
 
     @functools.wraps(launch)
-    def launches(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+    def launches(step: Step, build: Values) -> tuple[Launch, ...]:
         strided = step.attributes.get("stride", 1) != 1
         return (gpu_opt_v1.RUNG.launches[launch.__name__] if strided else launch)(step, build)
 
@@ -215,7 +207,7 @@ def of_stride_1(launch: LaunchFunction) -> LaunchFunction:
 
 
 @of_stride_1
-def conv2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def conv2d_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     reads, y, index = step.reads, step.writes["y"], step.writes.get("index")
     filters, kernel = build.shape(reads["weight"])[:2]
     pixels = elements(build, y) // filters * (4 if index else 1)
@@ -241,7 +233,7 @@ def conv2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
 
 
 @of_stride_1
-def conv2d_input_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def conv2d_input_grad(step: Step, build: Values) -> tuple[Launch, ...]:
     weight, dx = step.reads["weight"], step.writes["dx"]
     channels, pixels = build.shape(dx)[3], elements(build, dx) // build.shape(dx)[3]
     entry, received = _received("conv2d_input_grad", step)
@@ -257,7 +249,7 @@ def conv2d_input_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...
 
 
 @of_stride_1
-def conv2d_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def conv2d_weight_grad(step: Step, build: Values) -> tuple[Launch, ...]:
     filters, kernel = build.shape(step.reads["dy"])[3], step.attributes["kernel"]
     return _weight_grad(
         step,
@@ -267,7 +259,7 @@ def conv2d_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ..
     )
 
 
-def decompose_weight(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def decompose_weight(step: Step, build: Values) -> tuple[Launch, ...]:
     weight, phase_weights = step.reads["weight"], step.writes["phase_weights"]
     filters, _, _, channels = build.shape(weight)
     return (
@@ -282,7 +274,7 @@ def decompose_weight(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]
     )
 
 
-def upsample_conv2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def upsample_conv2d_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     x, phase_weights, bias, y = (
         step.reads["x"],
         step.reads["phase_weights"],
@@ -322,7 +314,7 @@ def upsample_conv2d_forward(step: LoweredStep, build: LaunchPlan) -> tuple[Launc
     )
 
 
-def upsample_conv2d_input_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def upsample_conv2d_input_grad(step: Step, build: Values) -> tuple[Launch, ...]:
     dy, phase_weights, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     batch, height, width, channels = build.shape(dx)
     entry, received = _received("upsample_conv2d_input_grad", step)
@@ -342,7 +334,7 @@ def upsample_conv2d_input_grad(step: LoweredStep, build: LaunchPlan) -> tuple[La
     )
 
 
-def upsample_conv2d_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def upsample_conv2d_weight_grad(step: Step, build: Values) -> tuple[Launch, ...]:
     return _weight_grad(
         step,
         build,
@@ -351,7 +343,7 @@ def upsample_conv2d_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[L
     )
 
 
-def update(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def update(step: Step, build: Values) -> tuple[Launch, ...]:
     """Adds the parts of each gradient, see weight_update.cu; a whole gradient is one part."""
     return gpu_opt_v1.update(step, build, "gpu_opt_v2/weight_update.cu", _row_of)
 
@@ -379,7 +371,7 @@ RUNG = dataclasses.replace(
 )
 
 
-def _received(entry: str, step: LoweredStep) -> tuple[str, tuple[str, ...]]:
+def _received(entry: str, step: Step) -> tuple[str, tuple[str, ...]]:
     """(kernel name, its first arguments): the kernel that leads dy back through the fused max-pool
     or ReLU.
     """
@@ -391,7 +383,7 @@ def _received(entry: str, step: LoweredStep) -> tuple[str, tuple[str, ...]]:
 
 
 def gradient_matrix(
-    build: LaunchPlan, x: str, received: Mapping[str, str], filters: int, kernel: int, phases: bool
+    build: Values, x: str, received: Mapping[str, str], filters: int, kernel: int, phases: bool
 ) -> tuple[int, int, int]:
     """(rows, columns, pixels that are summed over) of a weight gradient."""
     channels = build.shape(x)[3]
@@ -407,7 +399,7 @@ def parts_shape(splits: int, rows: int, columns: int) -> tuple[int, int]:
 
 
 def _weight_grad(
-    step: LoweredStep, build: LaunchPlan, entry: str, shape: tuple[int, ...]
+    step: Step, build: Values, entry: str, shape: tuple[int, ...]
 ) -> tuple[Launch, ...]:
     """The splits of a weight gradient, and their sums unless the update adds them."""
     phases, filters = entry.startswith("upsample"), build.shape(step.reads["dy"])[3]
@@ -431,7 +423,7 @@ def _weight_grad(
     return (product,) if "parts" in step.writes else (product, _sum(step, build, parts, phases))
 
 
-def _sum(step: LoweredStep, build: LaunchPlan, parts: str, phases: bool) -> Launch:
+def _sum(step: Step, build: Values, parts: str, phases: bool) -> Launch:
     dweight, dbias = step.writes["dweight"], step.writes["dbias"]
     weights, (filters, _, _, channels) = elements(build, dweight), build.shape(dweight)
     return Launch(
@@ -444,7 +436,7 @@ def _sum(step: LoweredStep, build: LaunchPlan, parts: str, phases: bool) -> Laun
 
 
 def _row_of(
-    build: LaunchPlan, name: str, gradient: Gradient
+    build: Values, name: str, gradient: Gradient
 ) -> tuple[int, tuple[int, int, int, int, int]]:
     """As gpu_opt_v1.update asks; the words are parts, elements apart, start, filters, channels."""
     parts, apart = build.shape(gradient.buffer) if gradient.in_parts else (1, 0)
@@ -478,7 +470,7 @@ def _tile(tile: Tile) -> tuple[str]:
     return (f"TILE={tile.m},{tile.n},{tile.thread_m},{tile.thread_n}",)
 
 
-def _wide(build: LaunchPlan, step: LoweredStep) -> tuple[str, str]:
+def _wide(build: Values, step: Step) -> tuple[str, str]:
     """Whether the channels and the filters of a convolution are read 16 bytes at a time."""
     x = step.reads.get("x") or step.writes["dx"]
     y = step.reads.get("dy") or step.writes["y"]

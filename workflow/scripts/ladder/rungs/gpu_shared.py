@@ -2,7 +2,8 @@
 
 from ladder.rungs import gpu_basic
 from ladder.rungs.gpu_basic import blocks, elements, integers
-from ladder.rungs.interface import Argument, Launch, LaunchPlan, LoweredStep
+from ladder.rungs.launches import Argument, Launch, Step
+from ladder.rungs.values import Values
 
 SIDE = 16  # of a block's tile of the result
 THREADS = 16, 16
@@ -10,8 +11,8 @@ FEW = 4  # filters or channels up to which a tile would be nearly empty: gpu_bas
 
 
 def conv2d_forward(
-    step: LoweredStep,
-    build: LaunchPlan,
+    step: Step,
+    build: Values,
     folder: str = "gpu_shared",
     side: int = SIDE,
     few: int = FEW,
@@ -34,8 +35,8 @@ def conv2d_forward(
 
 
 def conv2d_input_grad(
-    step: LoweredStep,
-    build: LaunchPlan,
+    step: Step,
+    build: Values,
     folder: str = "gpu_shared",
     side: int = SIDE,
     few: int = FEW,
@@ -50,7 +51,7 @@ def conv2d_input_grad(
 
 
 def conv2d_weight_grad(
-    step: LoweredStep, build: LaunchPlan, folder: str = "gpu_shared", side: int = SIDE
+    step: Step, build: Values, folder: str = "gpu_shared", side: int = SIDE
 ) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     filters, kernel, _, channels = build.shape(dweight)
@@ -61,7 +62,7 @@ def conv2d_weight_grad(
     return (Launch(f"{folder}/conv2d.cu", "conv2d_weight_grad", grid, THREADS, arguments),)
 
 
-def sizes(step: LoweredStep, build: LaunchPlan, x: str, weight: str) -> tuple[Argument, ...]:
+def sizes(step: Step, build: Values, x: str, weight: str) -> tuple[Argument, ...]:
     """batch, height, width, channels, filters, kernel, padding, stride."""
     return integers(
         *build.shape(x),

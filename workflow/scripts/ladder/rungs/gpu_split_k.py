@@ -4,7 +4,8 @@ from ladder.rungs import gpu_wide
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.gpu_registers import SIDE
 from ladder.rungs.gpu_shared import FEW, THREADS, sizes
-from ladder.rungs.interface import Launch, LaunchPlan, LoweredStep
+from ladder.rungs.launches import Launch, Step
+from ladder.rungs.values import Values
 
 # In all: 4 for each of the 132 multiprocessors of an H200. Splits change the bytes, so they must
 # not depend on the GPU's size.
@@ -12,14 +13,14 @@ BLOCKS = 528
 LEAST_PIXELS = 64  # of a split
 
 
-def conv2d_weight_grad(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+def conv2d_weight_grad(step: Step, build: Values) -> tuple[Launch, ...]:
     filters, _, _, channels = build.shape(step.writes["dweight"])
     if filters % 4 or channels % 4 or min(filters, channels) <= FEW:
         return gpu_wide.RUNG.launches["conv2d_weight_grad"](step, build)
     return split(step, build, "gpu_split_k")
 
 
-def split(step: LoweredStep, build: LaunchPlan, folder: str) -> tuple[Launch, ...]:
+def split(step: Step, build: Values, folder: str) -> tuple[Launch, ...]:
     """A weight gradient of any shape; folder: of the kernels."""
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     filters, kernel, _, channels = build.shape(dweight)

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from ladder.rungs import gpu_registers, gpu_shared
 from ladder.rungs.gpu_registers import SIDE
-from ladder.rungs.interface import Launch, LaunchFunction, LaunchPlan, LoweredStep
+from ladder.rungs.launches import Launch, Step
+from ladder.rungs.values import LaunchFunction, Values
 
 
 def wide(function: Callable[..., tuple[Launch, ...]]) -> LaunchFunction:
@@ -12,7 +13,7 @@ def wide(function: Callable[..., tuple[Launch, ...]]) -> LaunchFunction:
     channels and filters.
     """
 
-    def launches(step: LoweredStep, build: LaunchPlan) -> tuple[Launch, ...]:
+    def launches(step: Step, build: Values) -> tuple[Launch, ...]:
         filters, _, _, channels = build.shape(step.reads.get("weight") or step.writes["dweight"])
         if filters % 4 or channels % 4:
             return gpu_registers.RUNG.launches[function.__name__](step, build)

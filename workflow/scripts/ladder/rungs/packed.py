@@ -8,22 +8,17 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
+from typing import cast
 
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_basic, gpu_opt_v1
 from ladder.rungs import packed_tiles as tiles
 from ladder.rungs.gpu_3xtf32 import TensorTile
 from ladder.rungs.gpu_basic import blocks, elements, floats, integers
-from ladder.rungs.interface import (
-    Gradient,
-    Launch,
-    LaunchFunction,
-    LaunchPlan,
-    LoweredStep,
-    Word,
-)
+from ladder.rungs.launches import Gradient, Launch, Step, Word
 from ladder.rungs.packed_tiles import BFLOAT16, NumberFormat
 from ladder.rungs.packing import PHASE_TAPS, PIXELS_OF_LOSS, PIXELS_OF_PARTIAL, both_gradients
+from ladder.rungs.values import LaunchFunction, Values
 
 # filters, and channels, of a block that updates a packed weight: kernels/packed/weight_update.cu
 SIDE = 16
@@ -38,7 +33,7 @@ IN_CHANNEL_BLOCKS = {"IN_CHANNEL_BLOCKS": True}
 
 
 def round_input(
-    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
+    step: Step, build: Values, number_format: NumberFormat = BFLOAT16
 ) -> tuple[Launch, ...]:
     x, rounded = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
@@ -57,13 +52,13 @@ def round_input(
 
 
 def gather_columns(
-    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
+    step: Step, build: Values, number_format: NumberFormat = BFLOAT16
 ) -> tuple[Launch, ...]:
     return _gather("gather_columns", step, build, (step.reads["x"],), number_format)
 
 
 def load_batch(
-    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
+    step: Step, build: Values, number_format: NumberFormat = BFLOAT16
 ) -> tuple[Launch, ...]:
     """The batch, and where a first layer reads columns these too."""
     reads, batch = step.reads, step.writes["batch"]
@@ -79,15 +74,16 @@ def load_batch(
 
 def _gather(
     entry: str,
-    step: LoweredStep,
-    build: LaunchPlan,
+    step: Step,
+    build: Values,
     arrays: tuple[str, ...],
     number_format: NumberFormat,
     *more: int,
 ) -> tuple[Launch, ...]:
     """arrays: the last one is the batch; more: numbers behind the others."""
     image = build.shape(arrays[-1])
-    columns, (kernel, stride) = step.writes["columns"], step.attributes["window"]
+    columns = step.writes["columns"]
+    kernel, stride = cast(tuple[int, int], step.attributes["window"])
     threads = max(math.prod(build.shape(columns)[:3]), math.prod(image[:3]))
     defines = f"KERNEL={kernel}", f"CHANNELS={image[3]}", *number_format.defines
     return (
@@ -103,7 +99,7 @@ def _gather(
 
 
 def round_gradient(
-    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
+    step: Step, build: Values, number_format: NumberFormat = BFLOAT16
 ) -> tuple[Launch, ...]:
     dy, rounded, bias_partials = (
         step.reads["dy"],
@@ -149,7 +145,7 @@ class Epilogue:
     defines: Mapping[str, int]
 
 
-def forward_epilogue(step: LoweredStep, build: LaunchPlan) -> Epilogue:
+def forward_epilogue(step: Step, build: Values) -> Epilogue:
     """y in float32, or the packed input of the next convolution, pooled or not."""
     reads, writes, attributes = step.reads, step.writes, step.attributes
     operands, relu = (reads["x"], reads["weight"], reads["bias"]), attributes["relu"]
@@ -169,7 +165,7 @@ def forward_epilogue(step: LoweredStep, build: LaunchPlan) -> Epilogue:
     return Epilogue("conv2d_copy", (*operands, writes["copy"]), numbers, layout)
 
 
-def gradient_epilogue(step: LoweredStep, build: LaunchPlan) -> Epilogue:
+def gradient_epilogue(step: Step, build: Values) -> Epilogue:
     """dx in float32, or the packed gradient of what made x, behind its pooling and ReLU."""
     reads, writes, attributes = step.reads, step.writes, step.attributes
     if "dx" in writes:
@@ -195,8 +191,8 @@ def gradient_epilogue(step: LoweredStep, build: LaunchPlan) -> Epilogue:
 
 
 def forward(
-    step: LoweredStep,
-    build: LaunchPlan,
+    step: Step,
+    build: Values,
     tile: TensorTile | None = None,
     number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
@@ -207,8 +203,8 @@ def forward(
 
 
 def phase_forward(
-    step: LoweredStep,
-    build: LaunchPlan,
+    step: Step,
+    build: Values,
     tile: TensorTile | None = None,
     number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
@@ -217,8 +213,8 @@ def phase_forward(
 
 
 def input_grad(
-    step: LoweredStep,
-    build: LaunchPlan,
+    step: Step,
+    build: Values,
     tile: TensorTile | None = None,
     number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
@@ -228,7 +224,7 @@ def input_grad(
 
 
 def _convolution(
-    build: LaunchPlan,
+    build: Values,
     epilogue: Epilogue,
     stride: int,
     tile: TensorTile | None,
@@ -276,8 +272,8 @@ def _convolution(
 
 
 def weight_grad(
-    step: LoweredStep,
-    build: LaunchPlan,
+    step: Step,
+    build: Values,
     tile: TensorTile | None = None,
     number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
@@ -301,8 +297,8 @@ def weight_grad(
 
 
 def phase_weight_grad(
-    step: LoweredStep,
-    build: LaunchPlan,
+    step: Step,
+    build: Values,
     tile: TensorTile | None = None,
     number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
@@ -319,9 +315,7 @@ def phase_weight_grad(
     )
 
 
-def add_phase_parts(
-    step: LoweredStep, build: LaunchPlan, parts: str, stored: int
-) -> tuple[Launch, ...]:
+def add_phase_parts(step: Step, build: Values, parts: str, stored: int) -> tuple[Launch, ...]:
     """The launches that add parts of phase weights, with so many filters, to dweight, and bias
     partials to dbias.
     """
@@ -343,8 +337,8 @@ def add_phase_parts(
 
 
 def _parts_of_weight(
-    step: LoweredStep,
-    build: LaunchPlan,
+    step: Step,
+    build: Values,
     operands: tuple[str, str],
     split: tuple[TensorTile, tiles.Sums, tuple[int, int], int],
     padding: int,
@@ -412,8 +406,8 @@ def _parts_of_weight(
 
 
 def add_parts(
-    step: LoweredStep,
-    build: LaunchPlan,
+    step: Step,
+    build: Values,
     parts: str,
     channels: int,
     there: int,
@@ -443,7 +437,7 @@ def add_parts(
 
 
 def copy_weights(
-    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
+    step: Step, build: Values, number_format: NumberFormat = BFLOAT16
 ) -> tuple[Launch, ...]:
     """All packed weights in one launch."""
     rows = [
@@ -463,9 +457,7 @@ def copy_weights(
     )
 
 
-def update(
-    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
-) -> tuple[Launch, ...]:
+def update(step: Step, build: Values, number_format: NumberFormat = BFLOAT16) -> tuple[Launch, ...]:
     """All parameters, sums of parts, packed weights in one launch; phase weights, whose blocks take
     longest, come first.
     """
@@ -509,7 +501,7 @@ class PackedRow:
 
 
 def _row_of(
-    build: LaunchPlan,
+    build: Values,
     name: str,
     packed: Mapping[str, str] | None,
     gradient: Gradient | None = None,
@@ -559,9 +551,7 @@ def on_stream(stream: int, function: LaunchFunction) -> LaunchFunction:
     )
 
 
-def loss(
-    step: LoweredStep, build: LaunchPlan, number_format: NumberFormat = BFLOAT16
-) -> tuple[Launch, ...]:
+def loss(step: Step, build: Values, number_format: NumberFormat = BFLOAT16) -> tuple[Launch, ...]:
     """The gradient of the output, packed where it is read so, and beside the backward pass the loss
     of the batch.
     """

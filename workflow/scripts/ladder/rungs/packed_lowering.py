@@ -12,16 +12,8 @@ from collections.abc import Callable
 
 from ladder.network.layers import Layer
 from ladder.rungs import gpu_3xtf32, gpu_opt_v1, packed, patterns
-from ladder.rungs.interface import (
-    Backward,
-    Gradient,
-    Group,
-    Implementation,
-    PackedGradient,
-    Pattern,
-    PlanBuilder,
-    Shape,
-)
+from ladder.rungs.interface import Backward, Implementation, Pattern, PlanBuilder
+from ladder.rungs.launches import Gradient, Group, PackedGradient, Shape, StepAttributes
 from ladder.rungs.packed_tiles import NumberFormat
 from ladder.rungs.packing import (
     PIXELS_OF_LOSS,
@@ -92,7 +84,7 @@ class Lowering:
         if not packing:
             return gpu_opt_v1.conv_block(build, group)
         if layers != group:
-            build.unchanged(group[0])
+            build.values.unchanged(group[0])
         reader = self._reader(build, layers)
         return Block(build, group, layers, packing).emit(
             reader, self.packing_of(build, reader) if reader else None
@@ -106,16 +98,18 @@ class Lowering:
         convolution may have a stride.
         """
         conv, output = layers[0], layers[-1].name
-        reader: Layer | None = build.sole_reader(output)
+        reader: Layer | None = build.values.sole_reader(output)
         if reader and reader.kind == "upsample2d":
-            reader = build.sole_reader(reader.name)
+            reader = build.values.sole_reader(reader.name)
             if not reader or not has_phases(build, reader):
                 return None
         packing = self.packing_of(build, reader) if reader else None
         if not reader or not packing or conv.attributes["filters"] % packing.number_format.chunk:
             return None
-        if build.training and build.wants_gradient(output):
-            strided = conv.attributes["stride"] != 1 and build.wants_gradient(build.source(conv))
+        if build.training and build.gradients.is_wanted(output):
+            strided = conv.attributes["stride"] != 1 and build.gradients.is_wanted(
+                build.values.source(conv)
+            )
             if strided or reader.attributes["stride"] != 1:
                 return None
         return reader
@@ -145,7 +139,7 @@ class Block:
         # Whether that is one with the flipped weight: behind a stride it would need zeros between
         # the pixels of dy.
         self.flips = (
-            build.training and build.wants_gradient(self.x) and conv.attributes["stride"] == 1
+            build.training and build.gradients.is_wanted(self.x) and conv.attributes["stride"] == 1
         )
         # The border of dy, which the input gradient reads, and behind an upsampling the weight
         # gradient too.
@@ -165,36 +159,35 @@ class Block:
             self.packing.conv_op,
             self.packing.slides(self.conv),
         )
-        shapes = self.packing.weight(build.shape(self.weight)).items()
-        weights = build.copies(
+        shapes = self.packing.weight(build.values.shape(self.weight)).items()
+        weights = build.values.copies(
             self.weight,
             {role: shape for role, shape in shapes if self.flips or role != "flipped"},
             self.packing.number_format.dtype,
         )
         x = self._packed_input()
         y, writes, padding = self._output(reader, reader_packing)
-        build.step(
+        attributes: StepAttributes = {"stride": stride, "relu": self.relu, **padding}
+        build.steps.add(
             f"{conv_op}_forward",
             self.group,
             {"x": x, "weight": weights["packed"], "bias": self.bias},
             writes,
             flop=self.flop,
-            stride=stride,
-            relu=self.relu,
-            **padding,
+            **attributes,
         )
 
         def backward() -> None:
-            dy = build.packed_gradients.get(y) or self._packed_gradient(y)
+            dy = build.gradients.packed.get(y) or self._packed_gradient(y)
             bordered, without_border = both_gradients(dy.writes)
             if self.flips:
                 self._input_gradient({"dy": bordered, "flipped": weights["flipped"]}, x)
-            elif build.wants_gradient(self.x):
-                build.step(
+            elif build.gradients.is_wanted(self.x):
+                build.steps.add(
                     "conv2d_input_grad",
                     self.group,
                     {"dy": dy.whole, "weight": self.weight},
-                    {"dx": build.gradient_part(self.x)},
+                    {"dx": build.gradients.part(self.x)},
                     flop=self.flop,
                     **sliding(self.conv),
                 )
@@ -204,7 +197,7 @@ class Block:
                 "bias_partials": dy.writes["bias_partials"],
                 **self.pooled,
             }
-            build.step(
+            build.steps.add(
                 f"{conv_op}_weight_grad",
                 self.group,
                 reads,
@@ -224,19 +217,21 @@ class Block:
         if self.x in self.build.packed_inputs:
             return self.build.packed_inputs[self.x]
         build, padding = self.build, self.conv.attributes["padding"]
-        packed = packed_input(build, self.conv, self.packing, build.shape(self.x))
+        packed = packed_input(build, self.conv, self.packing, build.values.shape(self.x))
         if not isinstance(self.packing, Columns):
-            build.step(
+            build.steps.add(
                 f"{self.packing.pack_op}_input",
                 self.group,
                 {"x": self.x},
                 {"rounded": packed},
                 padding=padding,
             )
-        elif build.steps[-1].operation == "load_batch":
-            build.extend_step({"columns": packed}, window=self.packing.window, padding=padding)
+        elif build.steps.appended[-1].operation == "load_batch":
+            build.steps.extend_last(
+                {"columns": packed}, window=self.packing.window, padding=padding
+            )
         else:
-            build.step(
+            build.steps.add(
                 "gather_columns",
                 self.group,
                 {"x": self.x},
@@ -248,30 +243,30 @@ class Block:
 
     def _output(
         self, reader: Layer | None, packing: Packing | None
-    ) -> tuple[str, dict[str, str], dict[str, int]]:
+    ) -> tuple[str, dict[str, str], StepAttributes]:
         """(value, what the forward step writes of it, further attributes); without a reader it is
         in float32.
         """
         build, last = self.build, self.layers[-1]
         if not reader or not packing:
-            y = build.activation(last)
+            y = build.values.activation(last)
             if self._loss_packs():
-                rows = rows_of_packing(build.shape(y), self.padding, PIXELS_OF_LOSS)
-                build.packed_gradients[y] = self._gradient(rows, self.conv)
+                rows = rows_of_packing(build.values.shape(y), self.padding, PIXELS_OF_LOSS)
+                build.gradients.packed[y] = self._gradient(rows, self.conv)
             return y, {"y": y}, {}
-        build.unstored(last)
-        index = {"index": build.mask(last)} if last.kind == "maxpool2d" else {}
-        image = build.batch, *last.output_shape
-        if build.training and build.wants_gradient(last.name):
+        build.values.unstored(last)
+        index = {"index": build.values.mask(last)} if last.kind == "maxpool2d" else {}
+        image = build.values.batch, *last.output_shape
+        if build.training and build.gradients.is_wanted(last.name):
             rows = packing.bias_partials(
                 image, reader.attributes["filters"], reader.attributes["kernel"]
             )
             # the weight gradient leads it through the pooling
             if index and isinstance(self.packing, Columns):
                 self.pooled = index
-                build.packed_gradients[last.name] = self._gradient(rows, last)
+                build.gradients.packed[last.name] = self._gradient(rows, last)
             else:
-                build.packed_gradients[last.name] = self._gradient(rows, self.conv, **index)
+                build.gradients.packed[last.name] = self._gradient(rows, self.conv, **index)
         copy = build.packed_inputs[last.name] = packed_input(build, reader, packing, image)
         return last.name, {"copy": copy, **index}, {"padding": reader.attributes["padding"]}
 
@@ -281,9 +276,11 @@ class Block:
         """
         build, conv = self.build, self.conv
         reads_loss = (
-            build.with_loss and build.layers[-1] is conv and build.wants_gradient(conv.name)
+            build.with_loss
+            and build.values.layers[-1] is conv
+            and build.gradients.is_wanted(conv.name)
         )
-        only_packed = self.flips or not build.wants_gradient(self.x)
+        only_packed = self.flips or not build.gradients.is_wanted(self.x)
         return (
             reads_loss
             and only_packed
@@ -294,13 +291,13 @@ class Block:
     def _gradient(self, rows: int, layer: Layer, **more: str) -> PackedGradient:
         """Buffers for the gradient of the layer's output, with so many rows of bias partials."""
         build, conv = self.build, self.conv
-        shapes = self.packing.gradient((build.batch, *layer.output_shape), self.padding)
+        shapes = self.packing.gradient((build.values.batch, *layer.output_shape), self.padding)
         dtype = self.packing.number_format.dtype
         writes = {
-            role: build.kept(f"{conv.name}.dy.{role}", shape, dtype)
+            role: build.values.kept(f"{conv.name}.dy.{role}", shape, dtype)
             for role, shape in shapes.items()
         }
-        writes["bias_partials"] = build.kept(
+        writes["bias_partials"] = build.values.kept(
             f"{conv.name}.dy.bias_partials", (rows, conv.attributes["filters"])
         )
         return PackedGradient(writes, self.padding, self.relu, **more)
@@ -311,9 +308,9 @@ class Block:
         """
         dy = gpu_opt_v1.gradient_before_relu(self.build, self.layers, y)
         gradient = self._gradient(
-            rows_of_packing(self.build.shape(y), self.padding), self.conv, whole=dy
+            rows_of_packing(self.build.values.shape(y), self.padding), self.conv, whole=dy
         )
-        self.build.step(
+        self.build.steps.add(
             f"{self.packing.pack_op}_gradient",
             self.layers,
             {"dy": dy},
@@ -327,29 +324,39 @@ class Block:
         packed x.
         """
         build, x, operation = self.build, self.x, f"{self.packing.conv_op}_input_grad"
-        sizes = {"flop": self.flop, "stride": self.input_stride}
-        if x in build.packed_gradients:
-            dx = build.packed_gradients[x]
+        flop, stride = self.flop, self.input_stride
+        if x in build.gradients.packed:
+            dx = build.gradients.packed[x]
             index = {"index": dx.index} if dx.index else {}
-            build.step(
+            build.steps.add(
                 operation,
                 self.group,
                 {**reads, "kept": packed, **index},
                 dx.writes,
-                **sizes,
+                flop=flop,
+                stride=stride,
                 relu=dx.relu,
                 kept_padding=self.conv.attributes["padding"],
                 padding=dx.padding,
             )
             return
-        part, masks = build.gradient_part(x), gpu_opt_v1.reader_applies_relu(build.network, x)
+        part, masks = build.gradients.part(x), gpu_opt_v1.reader_applies_relu(build.network, x)
         whole = (
-            build.workspace(f"{self.conv.name}.whole_gradient", build.shape(x)) if masks else part
+            build.values.workspace(f"{self.conv.name}.whole_gradient", build.values.shape(x))
+            if masks
+            else part
         )
-        zeros = build.zeros(f"{self.conv.name}.no_shift", build.shape(x)[3:])
-        build.step(operation, self.group, {**reads, "zeros": zeros}, {"dx": whole}, **sizes)
+        zeros = build.values.zeros(f"{self.conv.name}.no_shift", build.values.shape(x)[3:])
+        build.steps.add(
+            operation,
+            self.group,
+            {**reads, "zeros": zeros},
+            {"dx": whole},
+            flop=flop,
+            stride=stride,
+        )
         if masks:
-            build.step("relu_backward", self.group, {"y": x, "dy": whole}, {"dx": part})
+            build.steps.add("relu_backward", self.group, {"y": x, "dy": whole}, {"dx": part})
 
     def _weight_gradients(self, reads: dict[str, str]) -> dict[str, str]:
         """{role: buffer} that the weight gradient's step writes: parts for the update to add, or
@@ -358,11 +365,13 @@ class Block:
         build, conv = self.build, self.conv
         if not build.in_parts:
             return weight_gradients(build, conv)
-        shape = self.packing.weight_parts(build.shape(reads["x"]), build.shape(reads["dy"]), conv)
-        parts = build.workspace(f"{conv.name}.parts", shape)
-        build.leave_in_parts({f"{conv.name}.weight": Gradient(parts, in_parts=True)})
+        shape = self.packing.weight_parts(
+            build.values.shape(reads["x"]), build.values.shape(reads["dy"]), conv
+        )
+        parts = build.values.workspace(f"{conv.name}.parts", shape)
+        build.gradients.leave_in_parts({f"{conv.name}.weight": Gradient(parts, in_parts=True)})
         if conv.attributes["bias"]:
-            build.leave_in_parts(
+            build.gradients.leave_in_parts(
                 {f"{conv.name}.bias": Gradient(reads["bias_partials"], in_parts=True)}
             )
         return {"parts": parts}
@@ -371,7 +380,7 @@ class Block:
 def packed_input(build: PlanBuilder, conv: Layer, packing: Packing, image: Shape) -> str:
     """The buffer of a convolution's packed input, which is an image of this shape."""
     return str(
-        build.kept(
+        build.values.kept(
             f"{conv.name}.x.packed",
             packing.image(image, conv.attributes["padding"]),
             packing.number_format.dtype,

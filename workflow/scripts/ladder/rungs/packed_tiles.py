@@ -12,7 +12,7 @@ import numpy as np
 
 from ladder.rungs.gpu_3xtf32 import FEW_COLUMNS, FEW_ROWS, LARGE, SQUARE, TALL, TensorTile
 from ladder.rungs.gpu_basic import blocks
-from ladder.rungs.interface import Shape
+from ladder.rungs.launches import Shape
 from ladder.rungs.tiles import Sides
 
 

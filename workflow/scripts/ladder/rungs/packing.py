@@ -16,7 +16,8 @@ from ladder.network.networks import INPUT
 from ladder.rungs import packed_tiles as tiles
 from ladder.rungs.gpu_3xtf32 import FEW_COLUMNS
 from ladder.rungs.gpu_basic import blocks
-from ladder.rungs.interface import PlanBuilder, Shape
+from ladder.rungs.interface import PlanBuilder
+from ladder.rungs.launches import Shape
 from ladder.rungs.packed_tiles import BFLOAT16, NumberFormat, Sums
 
 FEWEST = 33  # channels from which on half of a tile's columns have work
@@ -183,9 +184,13 @@ def packing_of(
     ):
         return None
     filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
-    if not build.wants_gradient(conv.inputs[0]) and channels < FEWEST:
+    if not build.gradients.is_wanted(conv.inputs[0]) and channels < FEWEST:
         fills = filters >= FEWEST
-        if fills and build.source(conv) == INPUT and kernel**2 * channels <= number_format.step:
+        if (
+            fills
+            and build.values.source(conv) == INPUT
+            and kernel**2 * channels <= number_format.step
+        ):
             return Columns(number_format, (kernel, conv.attributes["stride"]))
     else:
         fills = (
@@ -202,5 +207,5 @@ def has_phases(build: PlanBuilder, conv: Layer) -> bool:
     """
     return any(
         after is conv and build.has_phases((before, after))
-        for before, after in itertools.pairwise(build.layers)
+        for before, after in itertools.pairwise(build.values.layers)
     )

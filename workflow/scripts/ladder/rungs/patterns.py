@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from ladder.network.layers import KINDS, Attributes, Layer
 from ladder.network.networks import Network
-from ladder.rungs.interface import Backward, Emit, Group, HasAttributes, Pattern, PlanBuilder
+from ladder.rungs.interface import Backward, Emit, Pattern, PlanBuilder
+from ladder.rungs.launches import Group, Step
 
 AppliesRelu = Callable[[Network, str], bool]  # see phase_block
 
@@ -15,29 +16,29 @@ AppliesRelu = Callable[[Network, str], bool]  # see phase_block
 def alone(build: PlanBuilder, group: Group) -> Backward | None:
     """A layer without parameters, as its own operation."""
     (layer,) = group
-    x, y = build.source(layer), build.activation(layer)
+    x, y = build.values.source(layer), build.values.activation(layer)
     saved = KINDS[layer.kind].kept
-    writes = {"y": y, **({"index": build.mask(layer)} if "index" in saved else {})}
-    build.step(f"{layer.kind}_forward", group, {"x": x}, writes, **layer.attributes)
+    writes = {"y": y, **({"index": build.values.mask(layer)} if "index" in saved else {})}
+    build.steps.add(f"{layer.kind}_forward", group, {"x": x}, writes, **layer.attributes)
 
     def backward() -> None:
-        reads = {"dy": build.gradient(y), **{role: writes[role] for role in saved}}
-        build.step(
+        reads = {"dy": build.gradients.total(y), **{role: writes[role] for role in saved}}
+        build.steps.add(
             f"{layer.kind}_backward",
             group,
             reads,
-            {"dx": build.gradient_part(x)},
+            {"dx": build.gradients.part(x)},
             **layer.attributes,
         )
 
-    return backward if build.wants_gradient(x) else None
+    return backward if build.gradients.is_wanted(x) else None
 
 
 def flatten(build: PlanBuilder, group: Group) -> Backward | None:
     """No step for a 1x1 image, which is a vector already."""
     (layer,) = group
     if layer.input_shapes[0][:2] == (1, 1):
-        build.unchanged(layer)
+        build.values.unchanged(layer)
         return None
     return alone(build, group)
 
@@ -45,12 +46,12 @@ def flatten(build: PlanBuilder, group: Group) -> Backward | None:
 def add(build: PlanBuilder, group: Group) -> Backward:
     """Both terms receive the gradient of the sum unchanged."""
     (layer,) = group
-    (a, b), y = build.sources(layer), build.activation(layer)
-    build.step("add_forward", group, {"a": a, "b": b}, {"y": y})
+    (a, b), y = build.values.sources(layer), build.values.activation(layer)
+    build.steps.add("add_forward", group, {"a": a, "b": b}, {"y": y})
 
     def backward() -> None:
         for value in (a, b):
-            build.pass_gradient(value, build.gradient(y))
+            build.gradients.pass_on(value, build.gradients.total(y))
 
     return backward
 
@@ -60,10 +61,10 @@ def batchnorm(build: PlanBuilder, group: Group) -> Backward | None:
     the running statistics.
     """
     (layer,) = group
-    x, y = build.source(layer), build.activation(layer)
+    x, y = build.values.source(layer), build.values.activation(layer)
     reads, written, backward_reads = batchnorm_operands(build, layer)
     if not build.training:
-        build.step(
+        build.steps.add(
             "batchnorm_inference",
             group,
             {"x": x, **reads},
@@ -71,16 +72,16 @@ def batchnorm(build: PlanBuilder, group: Group) -> Backward | None:
             epsilon=layer.attributes["epsilon"],
         )
         return None
-    build.step(
+    build.steps.add(
         "batchnorm_forward", group, {"x": x, **reads}, {"y": y, **written}, **layer.attributes
     )
 
     def backward() -> None:
-        build.step(
+        build.steps.add(
             "batchnorm_backward",
             group,
-            {"x": x, **backward_reads, "dy": build.gradient(y)},
-            {"dx": build.gradient_part(x), **batchnorm_gradients(build, layer)},
+            {"x": x, **backward_reads, "dy": build.gradients.total(y)},
+            {"dx": build.gradients.part(x), **batchnorm_gradients(build, layer)},
         )
 
     return backward
@@ -92,14 +93,16 @@ def batchnorm_operands(
     """({role: buffer} read forward, written forward in training, read backward), without x and
     y.
     """
-    parameters = {role: build.parameter(f"{layer.name}.{role}") for role in ("weight", "bias")}
+    parameters = {
+        role: build.values.parameter(f"{layer.name}.{role}") for role in ("weight", "bias")
+    }
     running = {
-        role: build.state(f"{layer.name}.{role}") for role in ("running_mean", "running_var")
+        role: build.values.state(f"{layer.name}.{role}") for role in ("running_mean", "running_var")
     }
     if not build.training:
         return {**parameters, **running}, {}, {}
     statistics = {
-        role: build.kept(f"{layer.name}.{role}", layer.output_shape[2:])
+        role: build.values.kept(f"{layer.name}.{role}", layer.output_shape[2:])
         for role in ("mean", "inverse")
     }
     return parameters, {**statistics, **running}, {"weight": parameters["weight"], **statistics}
@@ -107,7 +110,8 @@ def batchnorm_operands(
 
 def batchnorm_gradients(build: PlanBuilder, layer: Layer) -> dict[str, str]:
     return {
-        f"d{role}": build.parameter_gradient(f"{layer.name}.{role}") for role in ("weight", "bias")
+        f"d{role}": build.values.parameter_gradient(f"{layer.name}.{role}")
+        for role in ("weight", "bias")
     }
 
 
@@ -115,11 +119,15 @@ def dropout(build: PlanBuilder, group: Group) -> Backward | None:
     """The random number of each value is keyed by seed, layer, step and position."""
     (layer,) = group
     if not build.training:
-        build.unchanged(layer)
+        build.values.unchanged(layer)
         return None
-    x, y, mask = build.source(layer), build.activation(layer), build.mask(layer, "mask")
+    x, y, mask = (
+        build.values.source(layer),
+        build.values.activation(layer),
+        build.values.mask(layer, "mask"),
+    )
     rate, stream = layer.attributes["rate"], build.network.layers.index(layer)
-    build.step(
+    build.steps.add(
         "dropout_forward",
         group,
         {"x": x, "counters": "counters"},
@@ -130,15 +138,15 @@ def dropout(build: PlanBuilder, group: Group) -> Backward | None:
     )
 
     def backward() -> None:
-        build.step(
+        build.steps.add(
             "dropout_backward",
             group,
-            {"dy": build.gradient(y), "mask": mask},
-            {"dx": build.gradient_part(x)},
+            {"dy": build.gradients.total(y), "mask": mask},
+            {"dx": build.gradients.part(x)},
             rate=rate,
         )
 
-    return backward if build.wants_gradient(x) else None
+    return backward if build.gradients.is_wanted(x) else None
 
 
 def winner_take_all(build: PlanBuilder, group: Group) -> Backward | None:
@@ -146,8 +154,12 @@ def winner_take_all(build: PlanBuilder, group: Group) -> Backward | None:
     them at test time.
     """
     (layer,) = group
-    x, y, mask = build.source(layer), build.activation(layer), build.mask(layer, "mask")
-    build.step(
+    x, y, mask = (
+        build.values.source(layer),
+        build.values.activation(layer),
+        build.values.mask(layer, "mask"),
+    )
+    build.steps.add(
         "winner_take_all_forward",
         group,
         {"x": x},
@@ -157,14 +169,14 @@ def winner_take_all(build: PlanBuilder, group: Group) -> Backward | None:
     )
 
     def backward() -> None:
-        build.step(
+        build.steps.add(
             "winner_take_all_backward",
             group,
-            {"dy": build.gradient(y), "mask": mask},
-            {"dx": build.gradient_part(x)},
+            {"dy": build.gradients.total(y), "mask": mask},
+            {"dx": build.gradients.part(x)},
         )
 
-    return backward if build.wants_gradient(x) else None
+    return backward if build.gradients.is_wanted(x) else None
 
 
 def lasting_images(build: PlanBuilder, layer: Layer) -> int:
@@ -172,28 +184,28 @@ def lasting_images(build: PlanBuilder, layer: Layer) -> int:
     a rounding error.
     """
     return (
-        math.ceil(layer.attributes["lifetime"] * build.batch - 1e-6)
+        math.ceil(layer.attributes["lifetime"] * build.values.batch - 1e-6)
         if build.training
-        else int(build.batch)
+        else int(build.values.batch)
     )
 
 
 def l1_penalty(build: PlanBuilder, group: Group) -> Backward | None:
     """The identity, without a step; backward, the penalty is one more reader of the value."""
     (layer,) = group
-    x = build.source(layer)
-    build.unchanged(layer)
+    x = build.values.source(layer)
+    build.values.unchanged(layer)
 
     def backward() -> None:
-        build.step(
+        build.steps.add(
             "l1_penalty_backward",
             group,
             {"x": x},
-            {"dx": build.gradient_part(x)},
-            factor=layer.attributes["penalty"] * build.loss_scale / build.divisor,
+            {"dx": build.gradients.part(x)},
+            factor=layer.attributes["penalty"] * build.gradients.loss_scale / build.divisor,
         )
 
-    return backward if build.wants_gradient(x) else None
+    return backward if build.gradients.is_wanted(x) else None
 
 
 def sample(build: PlanBuilder, group: Group) -> Backward | None:
@@ -202,14 +214,14 @@ def sample(build: PlanBuilder, group: Group) -> Backward | None:
     """
     (layer,) = group
     if not build.training:
-        build.unchanged(layer)
+        build.values.unchanged(layer)
         return None
-    (mean, log_variance), y = build.sources(layer), build.activation(layer)
+    (mean, log_variance), y = build.values.sources(layer), build.values.activation(layer)
     noise, stream = (
-        build.kept(f"{layer.name}.noise", build.shape(y)),
+        build.values.kept(f"{layer.name}.noise", build.values.shape(y)),
         build.network.layers.index(layer),
     )
-    build.step(
+    build.steps.add(
         "sample_forward",
         group,
         {"mean": mean, "log_variance": log_variance, "counters": "counters"},
@@ -223,61 +235,61 @@ def sample(build: PlanBuilder, group: Group) -> Backward | None:
             "mean": mean,
             "log_variance": log_variance,
             "noise": noise,
-            "dy": build.gradient(y),
+            "dy": build.gradients.total(y),
             "counters": "counters",
         }
-        build.step(
+        build.steps.add(
             "sample_backward",
             group,
             reads,
             {
-                "dmean": build.gradient_part(mean),
-                "dlog_variance": build.gradient_part(log_variance),
-                "divergences": build.by_step("divergences"),
+                "dmean": build.gradients.part(mean),
+                "dlog_variance": build.gradients.part(log_variance),
+                "divergences": build.values.by_step("divergences"),
             },
-            factor=layer.attributes["beta"] * build.loss_scale / build.divisor,
+            factor=layer.attributes["beta"] * build.gradients.loss_scale / build.divisor,
         )
 
-    return backward if any(map(build.wants_gradient, (mean, log_variance))) else None
+    return backward if any(map(build.gradients.is_wanted, (mean, log_variance))) else None
 
 
 def lrn(build: PlanBuilder, group: Group) -> Backward | None:
     """Keeps the divisors for the backward pass."""
     (layer,) = group
-    x, y = build.source(layer), build.activation(layer)
-    sums = build.kept(f"{layer.name}.sums", build.shape(x))
-    build.step("lrn_forward", group, {"x": x}, {"y": y, "sums": sums}, **layer.attributes)
+    x, y = build.values.source(layer), build.values.activation(layer)
+    sums = build.values.kept(f"{layer.name}.sums", build.values.shape(x))
+    build.steps.add("lrn_forward", group, {"x": x}, {"y": y, "sums": sums}, **layer.attributes)
 
     def backward() -> None:
-        build.step(
+        build.steps.add(
             "lrn_backward",
             group,
-            {"x": x, "sums": sums, "dy": build.gradient(y)},
-            {"dx": build.gradient_part(x)},
+            {"x": x, "sums": sums, "dy": build.gradients.total(y)},
+            {"dx": build.gradients.part(x)},
             **layer.attributes,
         )
 
-    return backward if build.wants_gradient(x) else None
+    return backward if build.gradients.is_wanted(x) else None
 
 
 def position_norm(build: PlanBuilder, group: Group) -> Backward | None:
     """Keeps each pixel's norm for the backward pass."""
     (layer,) = group
-    x, y = build.source(layer), build.activation(layer)
-    norms = build.kept(f"{layer.name}.norms", build.shape(x)[:3])
-    build.step(
+    x, y = build.values.source(layer), build.values.activation(layer)
+    norms = build.values.kept(f"{layer.name}.norms", build.values.shape(x)[:3])
+    build.steps.add(
         "position_norm_forward", group, {"x": x}, {"y": y, "norms": norms}, **layer.attributes
     )
 
     def backward() -> None:
-        build.step(
+        build.steps.add(
             "position_norm_backward",
             group,
-            {"y": y, "norms": norms, "dy": build.gradient(y)},
-            {"dx": build.gradient_part(x)},
+            {"y": y, "norms": norms, "dy": build.gradients.total(y)},
+            {"dx": build.gradients.part(x)},
         )
 
-    return backward if build.wants_gradient(x) else None
+    return backward if build.gradients.is_wanted(x) else None
 
 
 def attention(build: PlanBuilder, group: Group) -> Backward | None:
@@ -285,30 +297,30 @@ def attention(build: PlanBuilder, group: Group) -> Backward | None:
     products in place of two.
     """
     (layer,) = group
-    x, y = build.source(layer), build.activation(layer)
+    x, y = build.values.source(layer), build.values.activation(layer)
     pixels = math.prod(layer.output_shape[:2])
-    weights = build.kept(f"{layer.name}.weights", (build.batch, pixels, pixels))
-    build.step(
+    weights = build.values.kept(f"{layer.name}.weights", (build.values.batch, pixels, pixels))
+    build.steps.add(
         "attention_forward", group, {"x": x}, {"y": y, "weights": weights}, flop=2 * layer.macs
     )
 
     def backward() -> None:
-        build.step(
+        build.steps.add(
             "attention_backward",
             group,
-            {"x": x, "weights": weights, "dy": build.gradient(y)},
-            {"dx": build.gradient_part(x)},
+            {"x": x, "weights": weights, "dy": build.gradients.total(y)},
+            {"dx": build.gradients.part(x)},
             flop=4 * layer.macs,
         )
 
-    return backward if build.wants_gradient(x) else None
+    return backward if build.gradients.is_wanted(x) else None
 
 
 def local_contrast(build: PlanBuilder, group: Group) -> None:
     """The second input is the image whose local contrast is measured."""
     (layer,) = group
-    (x, image), y = build.sources(layer), build.activation(layer)
-    build.step(
+    (x, image), y = build.values.sources(layer), build.values.activation(layer)
+    build.steps.add(
         "local_contrast_forward", group, {"x": x, "image": image}, {"y": y}, **layer.attributes
     )
 
@@ -323,14 +335,14 @@ def phase_block(
     made x.
     """
     upsample, conv = group
-    x = build.source(upsample)
-    build.unchanged(upsample)
+    x = build.values.source(upsample)
+    build.values.unchanged(upsample)
     _, weight, bias = convolution(build, conv)
-    y, flop = build.activation(conv), flop_of_phases(conv)
+    y, flop = build.values.activation(conv), flop_of_phases(conv)
     channels, filters = upsample.output_shape[2], conv.attributes["filters"]
-    phase_weights = build.derived(f"{conv.name}.phase_weights", (channels, 4, 4, filters))
-    build.step("decompose_taps", group, {"weight": weight}, {"phase_weights": phase_weights})
-    build.step(
+    phase_weights = build.values.derived(f"{conv.name}.phase_weights", (channels, 4, 4, filters))
+    build.steps.add("decompose_taps", group, {"weight": weight}, {"phase_weights": phase_weights})
+    build.steps.add(
         "phase_conv2d_forward",
         group,
         {"x": x, "phase_weights": phase_weights, "bias": bias},
@@ -339,28 +351,30 @@ def phase_block(
     )
 
     def backward() -> None:
-        dy = build.gradient(y)
-        if build.wants_gradient(x):
-            dx, masks = build.gradient_part(x), applies_relu(build.network, x)
+        dy = build.gradients.total(y)
+        if build.gradients.is_wanted(x):
+            dx, masks = build.gradients.part(x), applies_relu(build.network, x)
             whole = (
-                build.workspace(f"{upsample.name}.gradient", build.shape(x), build.dtype)
+                build.values.workspace(
+                    f"{upsample.name}.gradient", build.values.shape(x), build.values.dtype
+                )
                 if masks
                 else dx
             )
-            build.step(
+            build.steps.add(
                 "phase_conv2d_input_grad",
                 group,
                 {
                     "dy": dy,
                     "phase_weights": phase_weights,
-                    "zeros": build.zeros(f"{conv.name}.no_shift", (channels,)),
+                    "zeros": build.values.zeros(f"{conv.name}.no_shift", (channels,)),
                 },
                 {"dx": whole},
                 flop=flop,
             )
             if masks:
-                build.step("relu_backward", group, {"y": x, "dy": whole}, {"dx": dx})
-        build.step(
+                build.steps.add("relu_backward", group, {"y": x, "dy": whole}, {"dx": dx})
+        build.steps.add(
             "phase_conv2d_weight_grad",
             group,
             {"x": x, "dy": dy},
@@ -408,11 +422,11 @@ def convolution(build: PlanBuilder, conv: Layer) -> tuple[str, str, str]:
     """
     bias = f"{conv.name}.bias"
     bias = (
-        build.parameter(bias)
+        build.values.parameter(bias)
         if conv.attributes["bias"]
-        else build.zeros(f"{conv.name}.no_bias", conv.output_shape[2:])
+        else build.values.zeros(f"{conv.name}.no_bias", conv.output_shape[2:])
     )
-    return build.source(conv), build.parameter(f"{conv.name}.weight"), bias
+    return build.values.source(conv), build.values.parameter(f"{conv.name}.weight"), bias
 
 
 def weight_gradients(build: PlanBuilder, conv: Layer) -> dict[str, str]:
@@ -420,14 +434,14 @@ def weight_gradients(build: PlanBuilder, conv: Layer) -> dict[str, str]:
     scratch memory.
     """
     dbias = (
-        build.parameter_gradient(f"{conv.name}.bias")
+        build.values.parameter_gradient(f"{conv.name}.bias")
         if conv.attributes["bias"]
-        else build.workspace(f"{conv.name}.no_bias.gradient", conv.output_shape[2:])
+        else build.values.workspace(f"{conv.name}.no_bias.gradient", conv.output_shape[2:])
     )
-    return {"dweight": build.parameter_gradient(f"{conv.name}.weight"), "dbias": dbias}
+    return {"dweight": build.values.parameter_gradient(f"{conv.name}.weight"), "dbias": dbias}
 
 
-def is_2x2(pool: HasAttributes) -> bool:
+def is_2x2(pool: Layer | Step) -> bool:
     """True for pooling with 2x2 windows, stride 2 and no padding."""
     return (pool.attributes["window"], pool.attributes["stride"], pool.attributes["padding"]) == (
         2,
@@ -459,8 +473,8 @@ def dense(build: PlanBuilder, group: Group) -> Backward:
 def _product(build: PlanBuilder, layer: Layer, attributes: Attributes) -> Backward:
     group, kind, flop = (layer,), layer.kind, 2 * layer.macs
     x, weight, bias = convolution(build, layer)
-    y = build.activation(layer)
-    build.step(
+    y = build.values.activation(layer)
+    build.steps.add(
         f"{kind}_forward",
         group,
         {"x": x, "weight": weight, "bias": bias},
@@ -470,19 +484,19 @@ def _product(build: PlanBuilder, layer: Layer, attributes: Attributes) -> Backwa
     )
 
     def backward() -> None:
-        dy, writes = build.gradient(y), weight_gradients(build, layer)
-        if build.wants_gradient(x):
-            build.step(
+        dy, writes = build.gradients.total(y), weight_gradients(build, layer)
+        if build.gradients.is_wanted(x):
+            build.steps.add(
                 f"{kind}_input_grad",
                 group,
                 {"dy": dy, "weight": weight},
-                {"dx": build.gradient_part(x)},
+                {"dx": build.gradients.part(x)},
                 flop=flop,
                 **attributes,
             )
         if layer.attributes["bias"]:
-            build.step(f"{kind}_bias_grad", group, {"dy": dy}, {"dbias": writes["dbias"]})
-        build.step(
+            build.steps.add(f"{kind}_bias_grad", group, {"dy": dy}, {"dbias": writes["dbias"]})
+        build.steps.add(
             f"{kind}_weight_grad",
             group,
             {"x": x, "dy": dy},

@@ -14,8 +14,12 @@ def read(kind: type[Parameters], params: Mapping[str, Any]) -> Parameters:
 
     Raises TypeError if a field without a default has no parameter.
     """
-    names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in params.items() if name in names})
+    return kind(**{name: params[name] for name in names(kind) if name in params})
+
+
+def names(kind: type[Any]) -> list[str]:
+    """Those of the parameters, which are keys of the configuration."""
+    return [field.name for field in dataclasses.fields(kind)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,8 +27,6 @@ class StepParameters:
     """A training step of which a page is made."""
 
     batch_size: int
-    optimizer: str = "sgd"
-    variant: str = "cpu"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

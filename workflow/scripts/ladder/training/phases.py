@@ -1,18 +1,24 @@
 """The parts of a training, each with its settings."""
 
 import dataclasses
+from typing import Any
 
+from ladder.arithmetic.multipliers import EXACT, ByDirection
+from ladder.network.networks import Network
 from ladder.network.optimizers import Optimizer
 from ladder.plan.settings import Augmentation, TrainingSettings
+from ladder.training.parameters import TrainingParameters
+
+Parts = list[tuple[str, TrainingSettings]]
 
 
-def parts(network, given, multipliers):
+def parts(network: Network, given: TrainingParameters, multipliers: ByDirection = EXACT) -> Parts:
     """(name, TrainingSettings) of each part of the training: only the decoder of a fitted encoder,
     then all layers.
 
-    given: TrainingParameters; multipliers: ByDirection.
+    multipliers: of the training, which change no length.
     """
-    schedule = {"schedule": given.schedule, "warmup_steps": given.warmup_steps}
+    schedule: dict[str, Any] = {"schedule": given.schedule, "warmup_steps": given.warmup_steps}
     if given.schedule == "step":
         schedule |= {
             "step_epochs": given.schedule_step_epochs,

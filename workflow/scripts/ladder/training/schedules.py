@@ -5,31 +5,26 @@ from collections.abc import Iterator
 from ladder.network import optimizers
 from ladder.plan.settings import Length
 from ladder.training.parameters import TrainingParameters
+from ladder.training.phases import Parts
 
 
-def misfits(given: TrainingParameters, images: int) -> list[str]:
+def misfits(given: TrainingParameters, parts: Parts, images: int) -> list[str]:
     """One sentence for each fault of the schedule, which names the keys and says what happens
     instead.
 
-    images: number of training images. Each part of a training has the schedule for itself.
+    parts: phases.parts, of which each has the schedule for itself; images: number of training
+    images.
     """
     lines: list[str] = []
-    for key, epochs, steps in _parts(given):
-        length = Length.from_epochs(images, given.batch_size, epochs, steps)
-        if length.steps:
-            counted = (
-                f"{key} {epochs}, {_steps(length.steps)}" if steps is None else f"{key} {steps}"
-            )
-            lines += _misfits(given, length, counted)
+    for name, part in parts:
+        length, key = part.length(images), f"{name}_epochs".removeprefix("_")
+        counted = (
+            f"{key} {part.epochs}, {_steps(length.steps)}"
+            if part.steps is None
+            else f"steps {part.steps}"
+        )
+        lines += _misfits(given, length, counted) if length.steps else []
     return lines
-
-
-def _parts(given: TrainingParameters) -> Iterator[tuple[str, int | None, int | None]]:
-    """(key of its length, epochs, steps) of each part: of the decoder alone, of all layers."""
-    if given.decoder_epochs is not None:
-        yield "decoder_epochs", given.decoder_epochs, None
-    if given.training != "patches":
-        yield "epochs" if given.steps is None else "steps", given.epochs, given.steps
 
 
 def _misfits(given: TrainingParameters, length: Length, counted: str) -> Iterator[str]:

@@ -59,9 +59,7 @@ class Training:
             )
         self.settings, self.images, self.validation = settings, images, validation
         self.executor = executors.create(settings.rung, threads, data_residency)
-        self.length = plan.Length.from_epochs(
-            len(images), settings.batch_size, settings.epochs, settings.steps
-        )
+        self.length = settings.length(len(images))
         steps_per_epoch = self.length.steps_per_epoch
         self.rates = optimizers.learning_rates(
             settings.learning_rate, self.length, **settings.schedule
@@ -95,9 +93,17 @@ class Training:
                 **state,
             }
         )
-        self.plan, self._arrays = self._bind(settings.batch_size)
-        tail = len(images) % settings.batch_size
-        self._tail = self._bind(tail) if tail else None
+        dataset = plan.Dataset(len(images), images.dtype.name)
+        sizes = settings.batch_size, len(images) % settings.batch_size
+        plans = [
+            plan.training_plan(dataclasses.replace(settings, batch_size=size), dataset, self.length)
+            for size in sizes
+            if size
+        ]
+        # (plan, arrays) of a whole batch and, where there is one, of the smaller one that ends an
+        # epoch
+        self._batches = [(each, self.executor.allocate(each, self._shared)) for each in plans]
+        self.plan = plans[0]
         self.step = 0  # steps done
         self.history = {
             name: np.zeros(self.length.steps)  # by step
@@ -201,9 +207,7 @@ class Training:
             len(self.images)
         )
         self.executor.fill(self._shared["permutation"], order)
-        self.executor.fill(
-            self._shared["counters"], [self.step, begun * self.settings.batch_size, begun]
-        )
+        self.executor.fill(self._shared["counters"], [self.step, begun * self.plan.batch, begun])
         started = looked = saved = time.monotonic()
         with progress.bar(
             total=int(self._sizes(slice(self.step, last)).sum()),
@@ -240,7 +244,7 @@ class Training:
         """
         state = {name: np.array(values) for name, values in self._download(self._state).items()}
         seconds, passes = dict(self.executor.seconds), dict(self.executor.passes)
-        for bound in filter(None, ((self.plan, self._arrays), self._tail)):
+        for bound in self._batches:
             self.executor.fill(self._shared["counters"], np.zeros(3, np.int64))
             self.executor.prepare(*bound)
         for name, values in state.items():
@@ -328,7 +332,7 @@ class Training:
     def _bound(self, step):
         """(plan, arrays) of a step; the last batch of an epoch may be smaller."""
         is_last = (step + 1) % self.length.steps_per_epoch == 0
-        return self._tail if self._tail and is_last else (self.plan, self._arrays)
+        return self._batches[-1 if is_last else 0]
 
     def _next_stop(self, done, last, monitor):
         """The step before which the executor returns: to look at the losses or the clock, or for a
@@ -344,15 +348,6 @@ class Training:
             last,
         ]
         return min(stop for stop in stops if stop > done)
-
-    def _bind(self, batch):
-        bound = self._planned(dataclasses.replace(self.settings, batch_size=batch))
-        return bound, self.executor.allocate(bound, self._shared)
-
-    def _planned(self, settings):
-        return plan.training_plan(
-            settings, plan.Dataset(len(self.images), self.images.dtype.name), self.length
-        )
 
     def _download(self, names):
         return {name: self.executor.download(self._shared[name]) for name in names}

@@ -45,7 +45,7 @@ def check(rung, described, threads):
         fault = known or one_line(f"{type(error).__name__}: {error}")
         return {
             "passed": False,
-            "fault": f"variant {rung} does not run here: {fault}",
+            "fault": f"rung {rung} does not run here: {fault}",
             "passing": bool(known and known.passing),
             "report": known is None,
             "summary": "",
@@ -85,7 +85,7 @@ def _outcome(rung, results):
         "passing": False,
         "report": bool(wrong),
         "summary": ", ".join(largest),
-        "fault": f"variant {rung} computes other numbers than the cpu rung on {results['device']}: {'; '.join(wrong)}"
+        "fault": f"rung {rung} computes other numbers than the cpu rung on {results['device']}: {'; '.join(wrong)}"
         if wrong
         else "",
     }

@@ -51,7 +51,7 @@ def _choose(precision: str, plan: str, results: str) -> tuple[str, str]:
             return rung, f"{reason}; it is checked before its first use"
         if outcome["passed"]:
             return rung, reason
-        log.warning("variant %s is passed over: %s", rung, first_use.refusal(check, outcome))
+        log.warning("rung %s is passed over: %s", rung, first_use.refusal(check, outcome))
     raise ValueError("the cpu rung is always a candidate")
 
 

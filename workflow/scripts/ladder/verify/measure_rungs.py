@@ -28,9 +28,9 @@ from ladder.network import networks
 from ladder.network.optimizers import Optimizer, learning_rates
 from ladder.plan import plan
 from ladder.plan.data import EXECUTOR, PURPOSES
-from ladder.plan.data import WORK as OPERATIONS
 from ladder.progress import log
 from ladder.rungs import catalog
+from ladder.rungs.launches import WORK as OPERATIONS
 from ladder.sources import SCRIPTS
 from ladder.verify import parity
 

@@ -15,6 +15,7 @@ from ladder.data import listing
 from ladder.data.facts import FOLDER
 from ladder.network import networks
 from ladder.store.roles import PIXELS, RANDOM, START, Role
+from ladder.training.parameters import TrainingParameters, names
 from ladder.workflow import recipe
 from ladder.workflow.runs import Entry, Run
 
@@ -62,35 +63,21 @@ def patches(run: Run, role: Role) -> Params:
 
 
 def train(run: Run, role: Role) -> Params:
-    keys = [
-        "training",
-        "variant",
-        "batch_size",
-        "optimizer",
-        "learning_rate",
-        "weight_decay",
-        "gradient_clip",
-        "schedule",
-        "warmup_steps",
-        "augment_flip",
-        "augment_crop",
-        "augment_rotate",
-        "augment_colour",
-        "seed",
-    ]
-    keys += ["decoder_epochs"] if run.settings.training != "gradient" else []
-    keys += (
-        ["epochs" if run.settings.steps == "none" else "steps"]
-        if run.settings.training != "patches"
-        else []
-    )
-    keys += [] if run.network.classifies else ["gradient_scale"]
-    keys += ["freeze_encoder"] if run.settings.network in networks.HEADED else []
-    keys += ["momentum"] if run.settings.optimizer == "momentum" else []
-    keys += (
-        ["schedule_step_epochs", "schedule_step_factor"] if run.settings.schedule == "step" else []
-    )
-    keys += ["patience"] if run.settings.validation else []
+    own = run.settings
+    by_gradient, counted = own.training != "patches", own.steps != "none"
+    has = {
+        "decoder_epochs": own.training != "gradient",
+        "epochs": by_gradient and not counted,
+        "steps": by_gradient and counted,
+        "gradient_scale": not run.network.classifies,
+        "freeze_encoder": own.network in networks.HEADED,
+        "momentum": own.optimizer == "momentum",
+        "schedule_step_epochs": own.schedule == "step",
+        "schedule_step_factor": own.schedule == "step",
+        "patience": own.validation,
+        "loss_scale": False,  # _multiplier
+    }
+    keys = [key for key in names(TrainingParameters) if has.get(key, True)]
     return {**run.network_params, **run.pick(*keys), **_multiplier(run)}
 
 
@@ -254,7 +241,7 @@ def report(run: Run, role: Role) -> Params:
     named |= {} if run.settings.share else run.pick("share")
     return {
         **run.network_params,
-        **run.pick("dataset", "variant", "batch_size", "seed"),
+        **run.pick("dataset", "variant", "seed"),
         **named,
         **({"runs": listed(run.listed)} if run.listed else {}),
         **(

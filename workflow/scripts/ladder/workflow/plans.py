@@ -13,7 +13,7 @@ from ladder.data import facts as dataset_facts
 from ladder.errors import UserError
 from ladder.sources import ROOT
 from ladder.training import parameters as training_parameters
-from ladder.training import schedules
+from ladder.training import phases, schedules
 from ladder.verify import first_use
 from ladder.workflow import config, parameters, reasons, runs, search, stages
 from ladder.workflow.chains import Chain, chain
@@ -119,7 +119,8 @@ def notes(plan: RunPlan) -> list[str]:
         training = training_parameters.read(
             training_parameters.TrainingParameters, plan.chain["train"].spec["params"]
         )
-        lines += schedules.misfits(training, plan.run.training_images)
+        parts = phases.parts(plan.run.network, training)
+        lines += schedules.misfits(training, parts, plan.run.training_images)
     return lines
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ladder.rungs import catalog, counted
 from ladder.store import lineage
 from ladder.store.roles import Role
+from ladder.training.parameters import StepParameters, names
 from ladder.workflow import chains, parameters
 from ladder.workflow.planning import Parents, PlannedArtifact, Stage, planned
 from ladder.workflow.runs import Entry, Run
@@ -55,14 +56,14 @@ def _nothing(config: Configuration) -> Parents:
 def _network(config: Configuration) -> dict[str, Any]:
     return {
         **config.run.network_params,
-        **config.run.pick("batch_size", "optimizer", "variant"),
+        **config.run.pick(*names(StepParameters), "optimizer", "variant"),
     }
 
 
 def _parity(config: Configuration) -> dict[str, Any]:
     return {
         **config.run.network_params,
-        **config.run.pick("batch_size"),
+        **config.run.pick(*names(StepParameters)),
         "rungs": catalog.available(),
         "machine": catalog.machine(),
         "predictions": counted.predictions(),

@@ -37,7 +37,7 @@ from ladder.executors.cuda.streaming import HostBatchStream
 from ladder.machine import compiling, driver
 from ladder.progress import size
 from ladder.rungs import catalog
-from ladder.rungs.interface import Table
+from ladder.rungs.launches import Table
 from ladder.store import cache
 
 ALIGNMENT = 256  # bytes, of every buffer

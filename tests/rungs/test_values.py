@@ -5,7 +5,7 @@ import pytest
 import zoo
 from ladder.errors import UserError
 from ladder.network import layers, networks
-from ladder.plan.values import Values
+from ladder.rungs.values import Values
 from small_plans import training_plan
 
 

@@ -4,15 +4,21 @@ them.
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Unpack
 
-from ladder.arithmetic.multipliers import DIRECTIONS, MULTIPLIERS, Integers, kernel_defines
+from ladder.arithmetic.multipliers import (
+    DIRECTIONS,
+    MULTIPLIERS,
+    ByDirection,
+    Integers,
+    kernel_defines,
+)
+from ladder.errors import UserError
 from ladder.network.layers import Layer
-from ladder.plan import limits
-from ladder.plan.data import Step
-from ladder.plan.settings import TrainingSettings
-from ladder.plan.values import Values
-from ladder.rungs import tiles
-from ladder.rungs.interface import Launch
+from ladder.rungs.launches import Launch, Step, StepAttributes
+from ladder.rungs.values import Values
+
+MOST_BLOCKS = 2**31 - 1, 65_535, 65_535  # of a grid
 
 # Operation -> its direction, which selects its multiplier. A multiplier that is not exact becomes
 # an attribute of the step.
@@ -23,28 +29,24 @@ DIRECTION_OF = {
 }
 
 
-class Steps(Values):
-    """Appends steps. pass_: see Step, of those that are appended next."""
+class Steps:
+    """Appends steps over the values of a plan. pass_: see Step, of those that are appended next."""
 
-    def __init__(self, settings: TrainingSettings, layers: tuple[Layer, ...], dtype: str) -> None:
-        super().__init__(settings, layers, dtype)
-        self.seed, self.multipliers = settings.seed, settings.multipliers
-        self.multiprocessors = settings.multiprocessors or (
-            tiles.multiprocessors() if self.launches else 0
-        )
-        self.steps: list[Step] = []
+    def __init__(self, values: Values, multipliers: ByDirection, rung: str) -> None:
+        self.values, self.multipliers, self.rung = values, multipliers, rung
+        self.appended: list[Step] = []
         # operand -> the buffers of its integers and of their scale
         self._quantised: dict[str, tuple[str, str]] = {}
         self.pass_ = "load"
 
-    def step(
+    def add(
         self,
         operation: str,
         group: tuple[Layer, ...],
         reads: Mapping[str, str],
         writes: Mapping[str, str],
         flop: int = 0,
-        **attributes: object,
+        **attributes: Unpack[StepAttributes],
     ) -> None:
         """Append a step of a group of layers; flop: per image."""
         multiplier = (
@@ -54,9 +56,9 @@ class Steps(Values):
         )
         if multiplier is not MULTIPLIERS["exact"]:
             attributes["multiplier"] = multiplier
-        self.append(operation, group[0].name, reads, writes, flop * self.batch, **attributes)
+        self.append(operation, group[0].name, reads, writes, flop * self.values.batch, **attributes)
         if isinstance(multiplier, Integers):
-            self._multiply_integers(self.steps.pop(), multiplier)
+            self._multiply_integers(self.appended.pop(), multiplier)
 
     def _multiply_integers(self, step: Step, multiplier: Integers) -> None:
         """Append the step's product of integers without bias and bias gradient, which are added and
@@ -68,15 +70,17 @@ class Steps(Values):
                 reads[role], layer, multiplier.most
             )
         (role, result), *others = step.writes.items()
-        sums = self.workspace(f"{result}.sums", self.shape(result), self.dtype)
-        nothing = self.zeros(f"{result}.nothing", self.shape(result)[-1:])
+        sums = self.values.workspace(f"{result}.sums", self.values.shape(result), self.values.dtype)
+        nothing = self.values.zeros(f"{result}.nothing", self.values.shape(result)[-1:])
         bias = reads.get("bias", nothing)
         unused = {
-            name: self.workspace(f"{buffer}.unused", self.shape(buffer), self.dtype)
+            name: self.values.workspace(
+                f"{buffer}.unused", self.values.shape(buffer), self.values.dtype
+            )
             for name, buffer in others
         }
         bias_operand = {"bias": nothing} if "bias" in reads else {}
-        self.steps.append(
+        self.appended.append(
             dataclasses.replace(step, reads=operands | bias_operand, writes={role: sums} | unused)
         )
         first, second = scales.values()
@@ -95,8 +99,13 @@ class Steps(Values):
         """
         if operand not in self._quantised:
             self._quantised[operand] = integers, scale = (
-                self.buffer(f"{operand}.integers", self.shape(operand), self.dtype, "activation"),
-                self.buffer(f"{operand}.scale", (1,), self.dtype, "activation"),
+                self.values.buffer(
+                    f"{operand}.integers",
+                    self.values.shape(operand),
+                    self.values.dtype,
+                    "activation",
+                ),
+                self.values.buffer(f"{operand}.scale", (1,), self.values.dtype, "activation"),
             )
             self.append(
                 "quantise", layer, {"x": operand}, {"y": integers, "scale": scale}, most=most
@@ -110,28 +119,35 @@ class Steps(Values):
         reads: Mapping[str, str],
         writes: Mapping[str, str],
         flop: int = 0,
-        **attributes: object,
+        **attributes: Unpack[StepAttributes],
     ) -> None:
         """Append a step of any products; layer: '' if it belongs to none; flop: for the whole
         batch.
         """
-        self.steps.append(Step(operation, layer, reads, writes, attributes, flop, pass_=self.pass_))
+        self.appended.append(
+            Step(operation, layer, reads, writes, attributes, flop, pass_=self.pass_)
+        )
 
-    def extend_step(self, writes: Mapping[str, str], **attributes: object) -> None:
+    def extend_last(self, writes: Mapping[str, str], **attributes: Unpack[StepAttributes]) -> None:
         """Let the last step write this too."""
-        last = self.steps.pop()
+        last = self.appended.pop()
         writes, attributes = {**last.writes, **writes}, {**last.attributes, **attributes}
-        self.steps.append(dataclasses.replace(last, writes=writes, attributes=attributes))
+        self.appended.append(dataclasses.replace(last, writes=writes, attributes=attributes))
 
     def launched(self, steps: Iterable[Step]) -> tuple[Step, ...]:
         """The steps with the rung's launches; UserError if a grid is too large for a GPU."""
-        if not self.launches:
+        if not self.values.launches:
             return tuple(steps)
         return tuple(dataclasses.replace(step, launches=self._launches_of(step)) for step in steps)
 
     def _launches_of(self, step: Step) -> tuple[Launch, ...]:
-        launches = self.launches[step.operation](step, self)
-        limits.check_grids(launches, step.layer, self.rung)
+        launches = self.values.launches[step.operation](step, self.values)
+        for launch in launches:
+            if any(blocks > most for blocks, most in zip(launch.grid, MOST_BLOCKS, strict=False)):
+                raise UserError(
+                    f"layer {step.layer} is too large for {self.rung}, whose {launch.entry} would need a grid of "
+                    f"{' x '.join(map(str, launch.grid))} blocks; make the layer smaller or set variant to cpu"
+                )
         if "multiplier" not in step.attributes:
             return launches
         defines = kernel_defines(step.attributes["multiplier"])

@@ -1,14 +1,50 @@
 """The buffers of a plan under construction, and which of them holds what."""
 
 import collections
-from collections.abc import Iterable, Mapping
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
 
 from ladder.network.layers import Layer
-from ladder.network.networks import INPUT
-from ladder.plan import limits
-from ladder.plan.data import Buffer
-from ladder.plan.settings import TrainingSettings
-from ladder.rungs.interface import Shape, implementation
+from ladder.network.networks import INPUT, Network
+from ladder.rungs.launches import Launch, Shape, Step
+
+# Kernels index with 32 bits. A launch's last block, and a loop whose threads take every n-th
+# number, count up to some thousand numbers beyond the end.
+MOST_INDEXED = 2**31 - 2**12
+INDEXED_WITH_64_BITS = "dataset", "control"  # kinds of buffers
+
+
+class TooLarge(Exception):
+    """A buffer has more numbers than a kernel can index; most: the largest batch with which it has
+    not, 0 if there is none.
+    """
+
+    def __init__(self, name: str, most: int) -> None:
+        super().__init__(name)
+        self.name, self.most = name, most
+
+
+@dataclasses.dataclass(frozen=True)
+class Buffer:
+    """kind: dataset, control, parameter, copy, state, gradient, optimizer, activation, mask,
+    derived or workspace.
+
+    Activations are NHWC. A copy is one of a parameter, in another form, that lasts from step to
+    step.
+    """
+
+    name: str
+    shape: Shape
+    dtype: str
+    kind: str
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 class Values:
@@ -19,20 +55,24 @@ class Values:
     buffers   name -> Buffer
     copied    parameter -> {role: buffer} of its copies
     launches  of the rung, none on the CPU; GPU kernels index with 32 bits, so where there are
-              launches a buffer has at most limits.MOST_INDEXED numbers
+              launches a buffer has at most MOST_INDEXED numbers
+    multiprocessors
+              of the GPU, for which tiles are chosen
     """
 
-    def __init__(self, settings: TrainingSettings, layers: tuple[Layer, ...], dtype: str) -> None:
-        self.network, self.batch, self.layers, self.dtype = (
-            settings.network,
-            settings.batch_size,
-            layers,
-            dtype,
-        )
-        self.rung, self.implementation = settings.rung, implementation(settings.rung)
-        self.launches = self.implementation.launches
+    def __init__(
+        self,
+        network: Network,
+        layers: tuple[Layer, ...],
+        batch: int,
+        dtype: str,
+        launches: "Mapping[str, LaunchFunction]",
+        multiprocessors: int,
+    ) -> None:
+        self.network, self.layers, self.batch, self.dtype = network, layers, batch, dtype
+        self.launches, self.multiprocessors = launches, multiprocessors
         for layer in layers:  # also one that a fused group never writes: kernels count its pixels
-            self._check_indices(layer.name, (self.batch, *layer.output_shape))
+            self._check_indices(layer.name, (batch, *layer.output_shape))
         self.buffers: dict[str, Buffer] = {}
         self.output = INPUT
         self._buffer_of = {INPUT: INPUT}  # layer -> buffer of its output
@@ -73,6 +113,15 @@ class Values:
     def unchanged(self, layer: Layer) -> None:
         """The layer's output is its first input, without a step."""
         self.output = self._buffer_of[layer.name] = self.value(layer.inputs[0])
+
+    def is_chain(self, group: tuple[Layer, ...]) -> bool:
+        """Whether each layer's first input is the previous layer, and no other layer reads that
+        one.
+        """
+        return all(
+            after.inputs[0] == layer.name and self._readers[layer.name] == 1
+            for layer, after in itertools.pairwise(group)
+        )
 
     def sole_reader(self, name: str) -> Layer | None:
         """The layer that follows layer `name`, if it alone reads it; else None."""
@@ -158,10 +207,15 @@ class Values:
         buffer = Buffer(name, tuple(shape), dtype, kind)
         if self.buffers.setdefault(name, buffer) != buffer:
             raise ValueError(f"two buffers are called {name}: {self.buffers[name]} and {buffer}")
-        if kind not in limits.INDEXED_WITH_64_BITS:
+        if kind not in INDEXED_WITH_64_BITS:
             self._check_indices(name, shape)
         return name
 
     def _check_indices(self, name: str, shape: Shape) -> None:
-        if self.launches:
-            limits.check_indices(name, shape, self.batch)
+        count = math.prod(shape)
+        if self.launches and count > MOST_INDEXED:
+            most = MOST_INDEXED // (count // self.batch) if self.batch in shape else 0
+            raise TooLarge(name, most)
+
+
+LaunchFunction = Callable[[Step, Values], tuple[Launch, ...]]

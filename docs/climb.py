@@ -67,6 +67,7 @@ PARTS = {
     "gpu_bf16": [("kernels/common/packed.cuh", "rounded_chunk")],
     "gpu_bf16_sm90": [("kernels/gpu_bf16_sm90/loop.cuh", "produce")],
     "gpu_f16": [("kernels/common/tensor_cores.cuh", "cp_async")],
+    "gpu_f16_sm90": [(f"{RUNGS}/gpu_bf16_sm90.py", "rung")],
 }
 HEAD = (
     "rung",

@@ -80,7 +80,11 @@ def bf16(x):
     return (bits >> 16).astype(np.uint16)
 
 
-def fragments(a):
+def half(x):
+    return np.ascontiguousarray(x, np.float16).view(np.uint16)
+
+
+def fragments(a, bits=bf16):
     """Registers (128, 4) of a (64, 16): PTX ISA, "Register Fragments for
     wgmma.mma_async.m64nNk16".
     """
@@ -92,7 +96,7 @@ def fragments(a):
         for down in (0, 8)
     ]
     return np.stack(
-        [bf16(low).astype(np.uint32) | bf16(high).astype(np.uint32) << 16 for low, high in pairs],
+        [bits(low).astype(np.uint32) | bits(high).astype(np.uint32) << 16 for low, high in pairs],
         axis=1,
     )
 
@@ -112,14 +116,14 @@ def of_threads(c):
     ).astype(np.float32)
 
 
-def in_rows(matrix, row_bytes):
+def in_rows(matrix, row_bytes, bits=bf16):
     """Bytes of a matrix (rows, numbers) in blocks of eight rows, each of row_bytes; a row's chunks
     of 16 bytes are swapped by its place in a pattern of 128-byte lines; a longer row goes on in the
     next such block, after all rows.
     """
     rows, numbers = matrix.shape
     per_row = row_bytes // 2
-    blocks = bf16(matrix).reshape(rows, -(-numbers // per_row), per_row // 8, 8).swapaxes(0, 1)
+    blocks = bits(matrix).reshape(rows, -(-numbers // per_row), per_row // 8, 8).swapaxes(0, 1)
     stored = np.empty_like(blocks)
     for row in range(rows):
         for chunk in range(per_row // 8):
@@ -133,16 +137,17 @@ def descriptor(leading, stride, row_bytes):
     return np.uint64(leading >> 4 << 16 | stride >> 4 << 32 | MODES[row_bytes] << 62)
 
 
-def multiply(tmp_path, a, memory, c, described, transposed):
+def multiply(tmp_path, a, memory, c, described, transposed, bits=bf16):
     path = tmp_path / "multiply.cu"
-    path.write_text(MULTIPLY)
+    kind = "TRANSPOSED, true" if bits is half else "TRANSPOSED"
+    path.write_text(MULTIPLY.replace("<TRANSPOSED>", f"<{kind}>"))
     options = f"-DBYTES={memory.size}", f"-DCOLUMNS={c.shape[1]}", f"-DTRANSPOSED={int(transposed)}"
     product = of_threads(c)
     check(
         load(path, options).get_function("multiply"),
         (1,),
         (128,),
-        (fragments(a), memory.view(np.uint32), product, described),
+        (fragments(a, bits), memory.view(np.uint32), product, described),
         memory.size,
     )
     return product
@@ -175,6 +180,14 @@ def test_rows_are_k(tmp_path, columns, row_bytes):
         True,
     )
     assert (product == of_threads(A @ B[:, :columns] + C[:, :columns])).all()
+
+
+def test_halves_are_multiplied(tmp_path):
+    """As numbers that bfloat16 does not have."""
+    a, b = A * 8 + 1, B[:, :64] / 1024
+    memory = in_rows(np.pad(b.T, ((0, 0), (0, 48))), 128, half)
+    product = multiply(tmp_path, a, memory, C[:, :64], descriptor(0, 1024, 128), False, half)
+    np.testing.assert_allclose(product, of_threads(a @ b + C[:, :64]), rtol=1e-6)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -26,10 +26,11 @@
 //   wgmma_fence()                  Every thread of the warpgroup, before products whose registers
 //                                  it has written.
 //   wgmma<transposed>(c, a, b)     Begins c += a b, where c is (64, N) in float32, a (64, 16) and b
-//                                  (16, N) in bfloat16, and N is 64, 128 or 256. Until a wait, c
-//                                  and b may not be touched, and a not changed. Each warp has 16
-//                                  rows of a and c, in registers as of mma_bf16; c[4 j ...] are
-//                                  columns from 8 j on. b: a descriptor.
+//                                  (16, N) in bfloat16 or, by MULTIPLIER (packed.cuh), in float16,
+//                                  and N is 64, 128 or 256. Until a wait, c and b may not be
+//                                  touched, and a not changed. Each warp has 16 rows of a and c, in
+//                                  registers as of mma_bf16; c[4 j ...] are columns from 8 j on.
+//                                  b: a descriptor.
 //   wgmma_commit()                 Closes the group of the products begun since the last commit.
 //   wgmma_wait<n>()                Waits until at most n of this warp's groups are under way.
 //   fence_accumulators(c)          After such a wait: the compiler moves no use of c before it.
@@ -174,11 +175,18 @@ __device__ __forceinline__ void setmaxnreg_inc() {
     "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
         "+f"(c[i + 6]), "+f"(c[i + 7])
 #define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
+// The operands' type, by MULTIPLIER.
+#define TYPE_exact "bf16"
+#define TYPE_bfloat16 "bf16"
+#define TYPE_float16 "f16"
+#define TYPE_NAMED(multiplier) TYPE_##multiplier
+#define TYPE_OF(multiplier) TYPE_NAMED(multiplier)
+#define TYPE TYPE_OF(MULTIPLIER)
 // p: the products are added to c, which is not overwritten. Then the signs of a and b, and whether
 // b is transposed.
-#define WGMMA(columns, sums, a0, a1, a2, a3, b, transposed)                              \
-    "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n" #columns \
-    "k16.f32.bf16.bf16 {" sums "}, {%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #b          \
+#define WGMMA(columns, sums, a0, a1, a2, a3, b, transposed)                                 \
+    "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n" #columns    \
+    "k16.f32." TYPE "." TYPE " {" sums "}, {%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #b \
     ", p, 1, 1, %" #transposed ";\n}"
 #define WGMMA_OPERANDS "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(transposed)
 

@@ -15,12 +15,13 @@ from ladder.rungs import gpu_opt_v1, packed_tiles
 from ladder.rungs import packed as launches
 from ladder.rungs.launches import Gradient
 from ladder.rungs.packed_tiles import FEW_COLUMNS, LARGE, RECTANGLES, SQUARE
-from ladder.rungs.packing import PHASE_WEIGHTS
+from ladder.rungs.packing import PhaseWeights
 from rounded_copies import close, copied, numbers, rounded_gradient, rounded_input
 from rung_checks import ONE_ORDER, ORDERS, in_one_order, run_step
 from rung_plans import NETWORK, trained_in
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
+PHASE_WEIGHTS = PhaseWeights()
 ONE_ARITHMETIC = True  # as in test_gpu_bf16.py
 SHORT, FEW, TALL, NARROW, WIDEST = RECTANGLES
 

@@ -12,6 +12,23 @@ import pytest
 import emulator_executor
 import references
 import zoo
+from channel_blocks import (
+    CHANNEL_BLOCKS,
+    PHASE_BLOCKS,
+    Behind,
+    bordered,
+    channel_blocks_of,
+    forward,
+    given_back,
+    gradient_of,
+    input_grad,
+    launched,
+    numbers,
+    operands,
+    rows_of,
+    tiles_of,
+    weight_grad,
+)
 from compiled import compiled
 from cuda_emulator import KernelFault
 from emulated import KERNELS, load
@@ -26,7 +43,7 @@ from ladder.rungs import gpu_bf16_sm90 as rung
 from ladder.rungs import gpu_opt_v1, packed_tiles
 from ladder.rungs import packed as launches
 from ladder.rungs.gpu_basic import blocks
-from ladder.rungs.packing import PIXELS_OF_PARTIAL
+from ladder.rungs.packed_tiles import BFLOAT16
 from ladder.sources import ROOT
 from rounded_copies import (
     check_features,
@@ -36,7 +53,7 @@ from rounded_copies import (
     copied,
     rounded_weight,
 )
-from rung_checks import ONE_ORDER, ORDERS, Convolution, in_one_order, run_step, training_plan
+from rung_checks import ORDERS, Convolution, in_one_order, run_step, training_plan
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -86,66 +103,6 @@ LARGE_TILES = [
     ((2, 8, 12, 64, 136, 3, 1), 1, rung.MEDIUM),
     ((3, 7, 5, 72, 264, 2, 0), 1, rung.LARGE),
 ]
-
-
-def numbers(channel_blocks):
-    """float32 of the bfloat16 in rows of 64, whose chunks are in their places again: (..., rows,
-    64) of (..., rows, 64).
-    """
-    row, chunk = np.arange(channel_blocks.shape[-2])[:, None], np.arange(8)
-    chunks = channel_blocks.reshape(*channel_blocks.shape[:-1], 8, 8)[..., row, chunk ^ row % 8, :]
-    return (chunks.reshape(channel_blocks.shape).astype(np.uint32) << 16).view(np.float32)
-
-
-def rows_of(image):
-    """The rows that channel blocks of an image (batch, height, width, channels) hold: (channel
-    blocks, pixels, 64).
-    """
-    filled = np.pad(image, ((0, 0), (0, 0), (0, 0), (0, -image.shape[3] % 64)))
-    return filled.reshape(-1, filled.shape[3] // 64, 64).swapaxes(0, 1)
-
-
-def bordered(image, padding):
-    return np.pad(image, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
-
-
-def channel_blocks_of(x, padding, orders=ONE_ORDER):
-    channel_blocks = poisoned(rung.CHANNEL_BLOCKS.image(x.shape, padding), np.uint16)
-    run_step(rung.arrange_image, {"x": x}, {"rounded": channel_blocks}, orders, padding=padding)
-    return channel_blocks
-
-
-def tiles_of(weight, orders=ONE_ORDER):
-    """[copy, flipped]."""
-    return copies_in(rung.CHANNEL_BLOCKS, weight, orders)
-
-
-def copies_in(packing, weight, orders):
-    copies = {
-        f"w.{role}": poisoned(shape, np.uint16)
-        for role, shape in packing.weight(weight.shape).items()
-    }
-    run_step(
-        launches.copy_weights,
-        {"w": weight},
-        copies,
-        orders,
-        copies={"w": {name[2:]: name for name in copies}},
-    )
-    return list(copies.values())
-
-
-def gradient_of(dy, padding, orders=ONE_ORDER, packing=rung.CHANNEL_BLOCKS):
-    """{role: array}: steps, partials and, with a border, rounded."""
-    batch, height, width, filters = dy.shape
-    made = {
-        role: poisoned(shape, np.uint16)
-        for role, shape in packing.gradient(dy.shape, padding).items()
-    }
-    pixels = batch * (height + 2 * padding) * (width + 2 * padding)
-    made["bias_partials"] = poisoned((blocks(pixels, PIXELS_OF_PARTIAL), filters))
-    run_step(rung.arrange_gradient, {"dy": dy}, made, orders, padding=padding)
-    return made
 
 
 @pytest.mark.parametrize(
@@ -207,7 +164,7 @@ def test_the_update_leaves_channel_blocks_of_the_new_weight(flips):
     weight, gradient = normal(40, 2, 2, 72), normal(40, 2, 2, 72, seed=1)
     copies = {
         f"w.{role}": poisoned(shape, np.uint16)
-        for role, shape in rung.CHANNEL_BLOCKS.weight(weight.shape).items()
+        for role, shape in CHANNEL_BLOCKS.weight(weight.shape).items()
         if flips or role != "flipped"
     }
     made = weight.copy()
@@ -225,61 +182,6 @@ def test_the_update_leaves_channel_blocks_of_the_new_weight(flips):
     assert [copy.tobytes() for copy in copies.values()] == [
         copy.tobytes() for copy in tiles_of(made)[: len(copies)]
     ]
-
-
-def operands(conv):
-    return {
-        "x": channel_blocks_of(conv.x, conv.padding),
-        "weight": tiles_of(conv.weight)[0],
-        "bias": conv.bias,
-    }
-
-
-def given_back(conv):
-    """What an input gradient reads of dy and of the weight."""
-    padding = conv.kernel - 1 - conv.padding
-    return {
-        "dy": gradient_of(conv.dy, padding)["rounded" if padding else "steps"],
-        "flipped": tiles_of(conv.weight)[1],
-    }
-
-
-def in_tile(function, tile):
-    return lambda step, build: function(step, build, tile)
-
-
-def forward(conv, relu, tile=None):
-    y = poisoned(conv.output)
-    run_step(in_tile(rung.forward, tile), operands(conv), {"y": y}, stride=conv.stride, relu=relu)
-    return y
-
-
-def input_grad(conv, tile=None):
-    dx = poisoned(conv.x.shape)
-    run_step(
-        in_tile(rung.input_grad, tile),
-        {**given_back(conv), "zeros": np.zeros(conv.x.shape[3:], np.float32)},
-        {"dx": dx},
-    )
-    return dx
-
-
-def weight_grad(conv):
-    dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
-    gradient = gradient_of(conv.dy, conv.kernel - 1 - conv.padding if conv.stride == 1 else 0)
-    reads = {
-        "x": channel_blocks_of(conv.x, conv.padding),
-        "dy": gradient["steps"],
-        "bias_partials": gradient["bias_partials"],
-    }
-    run_step(
-        rung.weight_grad,
-        reads,
-        {"dweight": dweight, "dbias": dbias},
-        stride=conv.stride,
-        kernel=conv.kernel,
-    )
-    return dweight, dbias
 
 
 def check(shape, stride, tile=None):
@@ -380,7 +282,7 @@ def test_a_copy_that_the_convolution_writes_is_that_of_its_result(
         wanted = image_for(form, y, padding)
         copy = poisoned(wanted.shape, np.uint16)
         run_step(
-            in_tile(rung.forward, tile),
+            launched(rung.forward, BFLOAT16, tile),
             operands(conv),
             {"copy": copy},
             stride=stride,
@@ -413,7 +315,7 @@ def test_pooling_in_place_leaves_the_bytes_of_pooling_afterwards(
     wanted = image_for(form, pooled, padding)
     copy = poisoned(wanted.shape, np.uint16)
     run_step(
-        in_tile(rung.forward, tile),
+        launched(rung.forward, BFLOAT16, tile),
         operands(conv),
         {"copy": copy, "index": found},
         stride=stride,
@@ -469,7 +371,7 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(
         batch, height, width, channels = conv.x.shape
         partials = poisoned((blocks(batch * height * width, tile.m) * tile.m // 64, channels))
         run_step(
-            in_tile(rung.input_grad, tile),
+            launched(rung.input_grad, BFLOAT16, tile),
             {
                 **given_back(conv),
                 "kept": channel_blocks_of(values, conv.padding),
@@ -499,61 +401,6 @@ PHASES = [
     ((9, 8, 8, 40, 136), rung.MEDIUM),
     ((3, 5, 4, 72, 264), rung.LARGE),
 ]
-
-
-class Behind:
-    """A convolution behind an upsampling, in phases."""
-
-    def __init__(self, shape, values):
-        batch, self.height, self.width, self.channels, self.filters = shape
-        self.x = values(batch, self.height, self.width, self.channels)
-        self.weight, self.bias = (
-            values(self.filters, 3, 3, self.channels, seed=1),
-            values(self.filters, seed=2),
-        )
-        self.dy = values(batch, 2 * self.height, 2 * self.width, self.filters, seed=3)
-        self.phase_weights = to_bfloat16(references.decompose_taps(self.weight))
-
-    def copies(self, orders=ONE_ORDER):
-        return copies_in(rung.PHASE_BLOCKS, self.weight, orders)
-
-    def gradient(self, orders=ONE_ORDER):
-        return gradient_of(self.dy, 1, orders, rung.PHASE_BLOCKS)
-
-    def forward(self, tile=None, writes=None, **more):
-        writes = writes or {"y": poisoned(self.dy.shape)}
-        reads = {"x": channel_blocks_of(self.x, 1), "weight": self.copies()[0], "bias": self.bias}
-        run_step(in_tile(rung.phase_forward, tile), reads, writes, **{"relu": False, **more})
-        return next(iter(writes.values()))
-
-    def given_back(self):
-        return {"dy": self.gradient()["rounded"], "flipped": self.copies()[1]}
-
-    def input_grad(self):
-        dx = poisoned(self.x.shape)
-        run_step(
-            rung.phase_input_grad,
-            {**self.given_back(), "zeros": np.zeros(self.channels, np.float32)},
-            {"dx": dx},
-        )
-        return dx
-
-    def weight_grad(self):
-        dweight, dbias, made = (
-            poisoned(self.weight.shape),
-            poisoned(self.bias.shape),
-            self.gradient(),
-        )
-        run_step(
-            rung.phase_weight_grad,
-            {
-                "x": channel_blocks_of(self.x, 1),
-                "dy": made["steps"],
-                "bias_partials": made["bias_partials"],
-            },
-            {"dweight": dweight, "dbias": dbias},
-        )
-        return dweight, dbias
 
 
 @pytest.mark.parametrize("splits", [1, 128])
@@ -652,9 +499,7 @@ def test_gradients_are_led_back_behind_an_upsampling(shape, form):
         wanted = np.where(values > 0, conv.input_grad(), np.float32(0))
     copies = gradients_for(form, wanted, 1)
     found = {role: poisoned(copy.shape, np.uint16) for role, copy in copies.items()}
-    partials = poisoned(
-        (rung.PHASE_BLOCKS.bias_partials(conv.x.shape, conv.filters, 3), conv.channels)
-    )
+    partials = poisoned((PHASE_BLOCKS.bias_partials(conv.x.shape, conv.filters, 3), conv.channels))
     run_step(
         rung.phase_input_grad,
         {**conv.given_back(), "kept": channel_blocks_of(values, 1)},
@@ -686,15 +531,18 @@ def test_the_convolution_before_writes_a_gradient_phase_after_phase(image, writt
     )
     dx = poisoned(conv.x.shape)
     run_step(
-        in_tile(function, tile), {**reads, "zeros": np.zeros(72, np.float32)}, {"dx": dx}, stride=1
+        launched(function, BFLOAT16, tile),
+        {**reads, "zeros": np.zeros(72, np.float32)},
+        {"dx": dx},
+        stride=1,
     )
-    wanted = gradient_of(np.where(values > 0, dx, np.float32(0)), 1, packing=rung.PHASE_BLOCKS)
+    wanted = gradient_of(np.where(values > 0, dx, np.float32(0)), 1, packing=PHASE_BLOCKS)
     wanted.pop("bias_partials")
     found = {role: poisoned(copy.shape, np.uint16) for role, copy in wanted.items()}
     partials = poisoned((blocks(conv.x[..., 0].size, 64), 72))
     kept = channel_blocks_of(values, 1) if own else copied(values, 1)
     run_step(
-        in_tile(function, tile),
+        launched(function, BFLOAT16, tile),
         {**reads, "kept": kept},
         {**found, "bias_partials": partials},
         stride=1,
@@ -715,9 +563,16 @@ def test_gpu_bf16s_kernels_write_the_channel_blocks_that_this_rungs_read(tile):
     conv = Convolution((3, 6, 10, 64, 72, 3, 1), normal)
     reads = {"x": copied(conv.x, 1), "weight": rounded_weight(conv.weight)[0], "bias": conv.bias}
     y = poisoned(conv.output)
-    run_step(in_tile(launches.forward, tile), reads, {"y": y}, stride=1, relu=True)
+    run_step(launched(launches.forward, BFLOAT16, tile), reads, {"y": y}, stride=1, relu=True)
     copy = poisoned(channel_blocks_of(y, 1).shape, np.uint16)
-    run_step(in_tile(launches.forward, tile), reads, {"copy": copy}, stride=1, relu=True, padding=1)
+    run_step(
+        launched(launches.forward, BFLOAT16, tile),
+        reads,
+        {"copy": copy},
+        stride=1,
+        relu=True,
+        padding=1,
+    )
     assert copy.tobytes() == channel_blocks_of(y, 1).tobytes()
     pooled, index = poisoned((3, 3, 5, 72)), poisoned((3, 3, 5, 72), np.uint8)
     run_step(
@@ -732,7 +587,7 @@ def test_gpu_bf16s_kernels_write_the_channel_blocks_that_this_rungs_read(tile):
     )
     copy = poisoned(channel_blocks_of(pooled, 2).shape, np.uint16)
     run_step(
-        in_tile(launches.forward, tile),
+        launched(launches.forward, BFLOAT16, tile),
         reads,
         {"copy": copy, "index": index},
         stride=1,
@@ -744,7 +599,7 @@ def test_gpu_bf16s_kernels_write_the_channel_blocks_that_this_rungs_read(tile):
     # 72.
     shape = packed_tiles.Sums(3, 6, 10, 64, 72, 3, 1)
     run_step(
-        in_tile(launches.input_grad, tile),
+        launched(launches.input_grad, BFLOAT16, tile),
         {"dy": reads["x"], "flipped": reads["weight"], "zeros": np.zeros(72, np.float32)},
         {"dx": y},
         stride=1,
@@ -756,7 +611,7 @@ def test_gpu_bf16s_kernels_write_the_channel_blocks_that_this_rungs_read(tile):
     }
     partials = poisoned((packed_tiles.rows_of_partials(shape, tile), 72))
     run_step(
-        in_tile(launches.input_grad, tile),
+        launched(launches.input_grad, BFLOAT16, tile),
         {"dy": reads["x"], "flipped": reads["weight"], "kept": copied(conv.dy, 0)},
         {**found, "bias_partials": partials},
         stride=1,

@@ -74,7 +74,7 @@ TRIED = {
         PACKED,
         ["gpu_tf32", *PACKED],
         ["gpu_bf16_sm90", "gpu_bf16", *PACKED],
-        ["gpu_f16", *PACKED],
+        ["gpu_f16_sm90", "gpu_f16", *PACKED],
     ],
     ("NVIDIA B200", "sm_100"): [
         PACKED,

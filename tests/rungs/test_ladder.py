@@ -300,7 +300,9 @@ def test_every_plan_reads_written_buffers_and_orders_its_streams(rung):
 # ---- the ladder's claims
 
 
-@pytest.mark.parametrize("rung", ["gpu_tf32", "gpu_bf16", "gpu_bf16_sm90", "gpu_f16"])
+@pytest.mark.parametrize(
+    "rung", ["gpu_tf32", "gpu_bf16", "gpu_bf16_sm90", "gpu_f16", "gpu_f16_sm90"]
+)
 def test_only_the_update_waits_for_weight_gradients_and_the_loss_on_packed_operands(rung):
     made = training_plan(rung)
     launched, waits = plan_checks.launches(made), cuda_executor.waits_between_streams(made)

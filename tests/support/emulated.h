@@ -36,7 +36,16 @@ using emulator::cp_async;
 #define copy_bulk emulator::cp_async_bulk
 #define async_proxy_fence emulator::fence_proxy_async
 using emulator::wgmma_fence;
-#define wgmma emulator::wgmma_mma_async
+// FLOAT16: packed.cuh
+template <bool float16>
+struct WarpgroupProducts {
+    template <int transposed, unsigned count>
+    static void begin(float (&c)[count], const unsigned (&a)[4], uint64_t b,
+                      emulator::Site site = emulator::here()) {
+        emulator::wgmma_mma_async<transposed, float16>(c, a, b, site);
+    }
+};
+#define wgmma WarpgroupProducts<FLOAT16>::begin
 #define wgmma_commit emulator::wgmma_commit_group
 #define wgmma_wait emulator::wgmma_wait_group
 template <unsigned count>

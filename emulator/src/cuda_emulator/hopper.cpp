@@ -88,7 +88,7 @@ struct Product {
     const unsigned* a;
     int columns;
     uint64_t b;
-    bool transposed;
+    bool transposed, float16;
     unsigned group;
 };
 
@@ -300,7 +300,10 @@ unsigned place(const Layout& layout, bool transposed, unsigned k, unsigned n) {
     return address ^ ((address >> 7 & (row_bytes / 16 - 1)) << 4);
 }
 
-double of_bf16(uint16_t bits) { return bits_of<float>(uint32_t(bits) << 16); }
+// An operand's number in the lower half of the register.
+double number(const Product& product, unsigned bits) {
+    return product.float16 ? Binary16::to_float(bits) : Brain16::to_float(bits);
+}
 
 using Matrix = double[DEPTH][MOST_COLUMNS];
 
@@ -322,7 +325,7 @@ void read_operand(const Product& product, unsigned first_thread,
                 if (!counting) read_by_products(product.site, from, sizeof bits);
                 memcpy(bits, from, sizeof bits);
                 for (int i = 0; i < CHUNK; i++)
-                    (product.transposed ? b[k][n + i] : b[k + i][n]) = of_bf16(bits[i]);
+                    (product.transposed ? b[k][n + i] : b[k + i][n]) = number(product, bits[i]);
             }
     }
     current = me;
@@ -336,7 +339,7 @@ void add_products(const Product* const* of_lane, const std::vector<Accumulators*
         for (int i = 0; i < 4; i++)
             for (int half = 0; half < 2; half++)
                 a[l / 4 + 8 * (i % 2)][2 * (l % 4) + half + 8 * (i / 2)] =
-                    of_bf16(of_lane[l]->a[i] >> 16 * half);
+                    number(*of_lane[l], of_lane[l]->a[i] >> 16 * half);
     for (int column = 0; column < of_lane[0]->columns; column += TILE_COLUMNS) {
         float* c[WARP];
         for (unsigned l = 0; l < WARP; l++) c[l] = sums[l]->values.data() + column / 2;
@@ -353,7 +356,7 @@ Accumulators* accumulators_at(HopperThread& thread, float* c) {
 
 bool same(const Product& x, const Product& y) {
     return x.site.line == y.site.line && x.columns == y.columns && x.b == y.b &&
-           x.transposed == y.transposed && x.group == y.group;
+           x.transposed == y.transposed && x.float16 == y.float16 && x.group == y.group;
 }
 
 // The oldest product of a warpgroup, in all its threads.
@@ -638,7 +641,7 @@ void check_registers(const void* pointer, size_t bytes, bool write, uintptr_t ad
 }
 
 void multiply_warpgroup(Site site, float* c, const unsigned* a, int columns, uint64_t b,
-                        bool transposed) {
+                        bool transposed, bool float16) {
     enter();
     HopperThread& thread = mine();
     if (hopper.size() < current->linear / WARPGROUP * WARPGROUP + WARPGROUP)
@@ -659,7 +662,7 @@ void multiply_warpgroup(Site site, float* c, const unsigned* a, int columns, uin
                       "multiplies with registers written since the last wgmma.fence"));
     if (!sums->under_way++) memcpy(sums->values.data(), c, bytes);
     memset(c, 0xff, bytes);
-    thread.products.push_back({site, c, a, columns, b, transposed, thread.group});
+    thread.products.push_back({site, c, a, columns, b, transposed, float16, thread.group});
 }
 
 // As __syncthreads, of whole warpgroups. Nothing is checked of the others, which should touch no

@@ -88,16 +88,16 @@ void mbarrier_wait_parity(void* barrier, unsigned parity, Site = here());
 void cp_async_bulk(void* to, const void* from, int bytes, void* barrier, Site = here());
 void fence_proxy_async();
 
-// ---- a warpgroup's products (sm_90a): wgmma.mma_async.m64nNk16, c += a b, float32 and bfloat16, a
-// in registers
+// ---- a warpgroup's products (sm_90a): wgmma.mma_async.m64nNk16, c += a b, float32 and bfloat16 or
+// float16, a in registers
 
 void wgmma_fence();
 void multiply_warpgroup(Site, float* c, const unsigned* a, int columns, uint64_t b,
-                        bool transposed);
-template <int transposed, unsigned count>
+                        bool transposed, bool float16);
+template <int transposed, bool float16 = false, unsigned count>
 void wgmma_mma_async(float (&c)[count], const unsigned (&a)[4], uint64_t b, Site site = here()) {
     static_assert(count % 4 == 0 && count <= 128, "wgmma has a multiple of 8 columns, at most 256");
-    multiply_warpgroup(site, c, a, 2 * count, b, transposed);
+    multiply_warpgroup(site, c, a, 2 * count, b, transposed, float16);
 }
 void wgmma_commit_group();
 void wait_for_products(Site, unsigned groups_left);

@@ -188,6 +188,14 @@ RUNGS = {
         below="gpu_bf16",
         precision="float16",
     ),
+    "gpu_f16_sm90": Rung(
+        "cuda",
+        "gpu_bf16_sm90's kernels with float16 operands, for Hopper alone; for precision float16",
+        below="gpu_bf16_sm90",
+        oldest=HOPPER,
+        newest=HOPPER,
+        precision="float16",
+    ),
 }
 
 
@@ -196,13 +204,15 @@ RUNGS = {
 # (docs/prediction.md); a GPU without a prediction is taken for the one that has its kind of
 # multiprocessors.
 ANY = 0
-FASTER, FASTEST = "is predicted faster than gpu_opt_v2 on", "is predicted the fastest in float32 on"
+PREDICTED = "is predicted faster than"
+FASTER, FASTEST = f"{PREDICTED} gpu_opt_v2 on", "is predicted the fastest in float32 on"
 AS_H200 = f"{FASTER} an H200, whose multiprocessors are of its kind"
 AS_4090 = f"{FASTEST} an RTX 4090, whose multiprocessors are of its kind"
 CHOICES = {
     "gpu_bf16_sm90": {90: "took 13 % less time than gpu_bf16 on an H200"},
     "gpu_bf16": {ANY: "multiplies bfloat16 on tensor cores"},
     "gpu_tf32": {ANY: "multiplies TF32 on tensor cores"},
+    "gpu_f16_sm90": {90: f"{PREDICTED} gpu_f16 on an H200"},
     "gpu_f16": {ANY: "multiplies float16 on tensor cores"},
     "gpu_3xtf32_packed": {
         80: f"{FASTER} an A100",

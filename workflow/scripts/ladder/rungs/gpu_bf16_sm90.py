@@ -1,5 +1,5 @@
 """gpu_bf16 for Hopper alone: a thread starts copies of whole tiles (TMA), warpgroups multiply from
-shared memory (wgmma).
+shared memory (wgmma). gpu_f16_sm90 has the same launches in float16.
 
 The packed operands of a convolution are arranged as shared memory will hold them: rows of 64
 channels, swizzled. What a block needs of an image for all taps is then one run of memory. Who packs
@@ -8,6 +8,7 @@ tiles would be mostly empty, or that need more shared memory than a block has, a
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 
@@ -16,7 +17,7 @@ import numpy as np
 from ladder.network.layers import Layer
 from ladder.rungs import gpu_bf16, packing
 from ladder.rungs.gpu_basic import blocks, elements, integers
-from ladder.rungs.interface import PlanBuilder
+from ladder.rungs.interface import Implementation, PlanBuilder
 from ladder.rungs.launches import Launch, Shape, Step
 from ladder.rungs.packed import (
     Epilogue,
@@ -24,11 +25,25 @@ from ladder.rungs.packed import (
     add_phase_parts,
     forward_epilogue,
     gradient_epilogue,
+    in_format,
     on_stream,
 )
 from ladder.rungs.packed_lowering import Lowering
-from ladder.rungs.packed_tiles import LINES_OF_PARTIAL, quickest_split, sums_bytes
-from ladder.rungs.packing import FEWEST, PHASE_TAPS, PIXELS_OF_PARTIAL, Packing, both_gradients
+from ladder.rungs.packed_tiles import (
+    BFLOAT16,
+    LINES_OF_PARTIAL,
+    NumberFormat,
+    quickest_split,
+    sums_bytes,
+)
+from ladder.rungs.packing import (
+    FEWEST,
+    PHASE_TAPS,
+    PIXELS_OF_PARTIAL,
+    Packing,
+    PhaseWeights,
+    both_gradients,
+)
 from ladder.rungs.values import Values
 
 # channels of a block, bytes of a row, chunks of 16: kernels/common/packed.cuh
@@ -140,7 +155,7 @@ def _blocks(
 
 def _most_bytes(windows: Windows, filters: int) -> int:
     """Of shared memory, whatever the results are."""
-    kinds = {False, CHANNEL_BLOCKS.holds_windows(windows.output[2])}
+    kinds = {False, ChannelBlocks().holds_windows(windows.output[2])}
     return max(_blocks(windows, filters, pools).shared_bytes for pools in kinds)
 
 
@@ -346,27 +361,20 @@ class PhaseBlocks(ChannelBlocks):
         return grid.down * (grid.tile.m // LINES_OF_PARTIAL)
 
 
-CHANNEL_BLOCKS, PHASE_BLOCKS = ChannelBlocks(), PhaseBlocks()
-
-
 def _upsampled(image: Sequence[int]) -> tuple[int, int, int]:
     """(batch, height, width) of the gradient behind an upsampling, its border included."""
     batch, height, width = image
     return batch, 2 * height + 2, 2 * width + 2
 
 
-def packing_of(build: PlanBuilder, conv: Layer) -> Packing | None:
-    """CHANNEL_BLOCKS or PHASE_BLOCKS where a convolution is this rung's, else as gpu_bf16 has
-    it.
-    """
-    of_gpu_bf16 = packing.packing_of(build, conv)
-    if of_gpu_bf16 == packing.PACKING and fills_and_fits(build, conv):
-        return CHANNEL_BLOCKS
-    return (
-        PHASE_BLOCKS
-        if of_gpu_bf16 == packing.PHASE_WEIGHTS and phases_fit(build, conv)
-        else of_gpu_bf16
-    )
+def packing_of(build: PlanBuilder, conv: Layer, number_format: NumberFormat) -> Packing | None:
+    """ChannelBlocks or PhaseBlocks where a convolution is this rung's, else as gpu_bf16 has it."""
+    below = packing.packing_of(build, conv, number_format)
+    if below == Packing(number_format) and fills_and_fits(build, conv):
+        return ChannelBlocks(number_format)
+    if below == PhaseWeights(number_format) and phases_fit(build, conv):
+        return PhaseBlocks(number_format)
+    return below
 
 
 def phases_fit(build: PlanBuilder, conv: Layer) -> bool:
@@ -615,18 +623,26 @@ def _parts_of_weight(
     )
 
 
-RUNG = dataclasses.replace(
-    gpu_bf16.RUNG.with_launches(
-        {
-            "conv2d_arrange_input": arrange_image,
-            "conv2d_arrange_gradient": arrange_gradient,
-            "arranged_conv2d_forward": forward,
-            "arranged_conv2d_input_grad": input_grad,
-            "arranged_conv2d_weight_grad": on_stream(1, weight_grad),
-            "arranged_phase_conv2d_forward": phase_forward,
-            "arranged_phase_conv2d_input_grad": phase_input_grad,
-            "arranged_phase_conv2d_weight_grad": on_stream(1, phase_weight_grad),
-        }
-    ),
-    patterns=Lowering(packing_of).patterns,
-)
+LAUNCHES = {
+    "conv2d_arrange_input": arrange_image,
+    "conv2d_arrange_gradient": arrange_gradient,
+    "arranged_conv2d_forward": forward,
+    "arranged_conv2d_input_grad": input_grad,
+    "arranged_conv2d_weight_grad": on_stream(1, weight_grad),
+    "arranged_phase_conv2d_forward": phase_forward,
+    "arranged_phase_conv2d_input_grad": phase_input_grad,
+    "arranged_phase_conv2d_weight_grad": on_stream(1, phase_weight_grad),
+}
+
+
+def rung(below: Implementation, number_format: NumberFormat) -> Implementation:
+    """The rung `below`, of packed operands of these numbers of 16 bits, with these launches."""
+    return dataclasses.replace(
+        below.with_launches(
+            {name: in_format(function, number_format) for name, function in LAUNCHES.items()}
+        ),
+        patterns=Lowering(functools.partial(packing_of, number_format=number_format)).patterns,
+    )
+
+
+RUNG = rung(gpu_bf16.RUNG, BFLOAT16)

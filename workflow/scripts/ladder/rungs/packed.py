@@ -551,6 +551,14 @@ def on_stream(stream: int, function: LaunchFunction) -> LaunchFunction:
     )
 
 
+def in_format(function: LaunchFunction, number_format: NumberFormat) -> LaunchFunction:
+    """The launches of an operation, compiled for such operands."""
+    return lambda step, build: tuple(
+        dataclasses.replace(launch, defines=(*launch.defines, *number_format.defines))
+        for launch in function(step, build)
+    )
+
+
 def loss(step: Step, build: Values, number_format: NumberFormat = BFLOAT16) -> tuple[Launch, ...]:
     """The gradient of the output, packed where it is read so, and beside the backward pass the loss
     of the batch.

@@ -167,9 +167,6 @@ def both_gradients(packed: Mapping[str, str]) -> tuple[str, str]:
     return packed.get("rounded") or packed["steps"], packed.get("steps") or packed["rounded"]
 
 
-PACKING, PHASE_WEIGHTS = Packing(), PhaseWeights()
-
-
 def packing_of(
     build: PlanBuilder, conv: Layer, number_format: NumberFormat = BFLOAT16
 ) -> Packing | None:

@@ -1,0 +1,147 @@
+"""gpu_bf16_sm90's kernels with float16 operands, as gpu_f16_sm90 launches them."""
+
+import numpy as np
+import pytest
+
+import references
+import zoo
+from channel_blocks import (
+    Behind,
+    bordered,
+    channel_blocks_of,
+    copies_in,
+    forward,
+    gradient_of,
+    input_grad,
+    numbers,
+    rows_of,
+    weight_grad,
+)
+from compiled import compiled
+from kernel_checks import integers, normal
+from ladder.arithmetic.multipliers import to_float16
+from ladder.executors.cuda import nvrtc
+from ladder.network import networks
+from ladder.rungs import gpu_bf16_sm90
+from ladder.rungs.packed_tiles import FLOAT16
+from rounded_copies import check_products, check_training, close
+from rung_checks import ORDERS, Convolution, in_one_order, training_plan
+from tensor_checks import sums  # noqa: F401 (a fixture)
+
+RUNG = "gpu_f16_sm90"
+ONE_ARITHMETIC = True
+SHAPE = 3, 9, 8, 80
+
+
+def test_operands_are_arranged_as_halves_subnormal_and_infinite_ones_too():
+    """Images, gradients and weights; a cut, or bfloat16, would be another number."""
+    x = np.ldexp(normal(*SHAPE), np.random.default_rng(0).integers(-28, 18, SHAPE, np.int32))
+    x.flat[:3] = np.inf, np.nan, 65519
+    rounded = to_float16(x)
+    assert np.isinf(rounded).sum() > 1 and ((rounded == 0) & (x != 0)).any()
+    with np.errstate(invalid="ignore"):
+        found, wanted = channel_blocks_of(x, 1, ORDERS, FLOAT16), rows_of(bordered(rounded, 1))
+        found = numbers(found.reshape(wanted.shape), FLOAT16)
+        assert np.array_equal(found, wanted, equal_nan=True)
+    dy = normal(*SHAPE)
+    steps = gradient_of(dy, 1, ORDERS, gpu_bf16_sm90.ChannelBlocks(FLOAT16))["steps"]
+    wanted = rows_of(to_float16(dy))
+    assert np.array_equal(numbers(steps, FLOAT16)[:, : wanted.shape[1]], wanted)
+    weight = normal(40, 1, 1, 64)
+    packed, flipped = copies_in(gpu_bf16_sm90.ChannelBlocks(FLOAT16), weight, ORDERS)
+    assert np.array_equal(
+        numbers(packed, FLOAT16)[0, 0, 0, :40], to_float16(weight).reshape(40, 64)
+    )
+    assert np.array_equal(
+        numbers(flipped, FLOAT16)[0, 0, 0, :64, :40], to_float16(weight).reshape(40, 64).T
+    )
+
+
+# (batch, height, width, channels, filters, kernel, padding), stride, tile
+@pytest.mark.usefixtures("sums")
+@pytest.mark.parametrize(
+    "shape, stride, tile",
+    [
+        ((1, 5, 7, 72, 72, 3, 1), 1, gpu_bf16_sm90.SMALL),
+        ((2, 9, 11, 40, 40, 3, 1), 2, gpu_bf16_sm90.SMALL),
+        ((2, 8, 12, 64, 136, 3, 1), 1, gpu_bf16_sm90.MEDIUM),
+        ((3, 7, 5, 72, 264, 2, 0), 1, gpu_bf16_sm90.LARGE),
+    ],
+    ids=str,
+)
+def test_products_of_halves_in_channel_blocks(shape, stride, tile):
+    check_products(
+        shape,
+        stride,
+        lambda conv, relu: forward(conv, relu, tile, FLOAT16),
+        (lambda conv: input_grad(conv, None, FLOAT16)) if stride == 1 else None,
+        lambda conv: weight_grad(conv, FLOAT16),
+        FLOAT16,
+    )
+
+
+def test_gradients_below_the_normal_halves_keep_their_bits_down_to_the_last():
+    """Subnormal halves are multiplied, not taken for zeros."""
+    conv = Convolution((1, 4, 4, 40, 40, 1, 0), integers)
+    conv.dy *= np.float32(2.0**-24)
+    with in_one_order():
+        found, wanted = input_grad(conv, None, FLOAT16), conv.input_grad(conv.dy, conv.weight)
+    assert np.array_equal(found, wanted) and np.abs(wanted).max() > 0
+
+
+@pytest.mark.usefixtures("sums")
+@pytest.mark.parametrize("shape", [(2, 3, 5, 40, 72)], ids=str)
+def test_products_of_halves_behind_an_upsampling(shape):
+    conv = Behind(shape, normal, FLOAT16)
+    x, dy = to_float16(conv.x), to_float16(conv.dy)
+    with in_one_order():
+        close(
+            conv.forward(),
+            references.conv2d_input_grad(x, conv.phase_weights, 1, *dy.shape[1:3], 2) + conv.bias,
+        )
+        close(conv.input_grad(), references.conv2d(dy, conv.phase_weights, 0, 1, 2))
+        close(
+            conv.weight_grad()[0],
+            references.add_tap_gradients(references.conv2d_weight_grad(dy, x, 1, 4, 2)),
+        )
+
+
+@pytest.mark.parametrize("network", [zoo.DEEP, zoo.RISING], ids=["deep", "rising"])
+def test_a_network_of_halves_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network):
+    check_training(RUNG, network, "float16")
+
+
+PLAN = training_plan(RUNG, networks.build("autoencoder"))
+
+
+def test_launches_tiles_and_streams_are_those_of_gpu_bf16_sm90():
+    """Of the convolutions in channel blocks; the format alone is another."""
+    other = training_plan("gpu_bf16_sm90", networks.build("autoencoder"))
+    found, wanted = (
+        [
+            (launch.source, launch.grid, launch.block, launch.shared_bytes, launch.stream)
+            for launch in made.launches
+            if launch.source.startswith("gpu_bf16_sm90/")
+        ]
+        for made in (PLAN, other)
+    )
+    assert found == wanted and len(found) == 9
+    assert len(PLAN.launches) == len(other.launches)
+
+
+OWN = sorted(
+    {
+        (launch.source, launch.defines)
+        for launch in PLAN.launches
+        if launch.source.startswith("gpu_bf16_sm90/")
+    }
+)
+
+
+@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@pytest.mark.parametrize("source, defines", OWN, ids=str)
+def test_hopper_multiplies_halves_without_spills(source, defines):
+    made = compiled(source, defines, "sm_90")
+    for name, resources in made.kernels.items():
+        assert resources.spill_bytes == resources.stack_bytes == 0, name
+    assert made.ptx.count("k16.f32.f16.f16 {") == 8 and "bf16" not in made.ptx

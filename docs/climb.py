@@ -42,7 +42,7 @@ PARTS = {
         "int tap",
         "last});",
     ),
-    "gpu_fused": (f"{RUNGS}/gpu_fused.py", "conv2d_relu", "build.step(", "relu=True"),
+    "gpu_fused": (f"{RUNGS}/gpu_fused.py", "conv2d_relu", "build.steps.add(", "relu=True"),
     "gpu_opt_v1": ("kernels/common/gemm_loop.cuh", "multiply", "for (int step", "__syncthreads"),
     "gpu_opt_v2": ("kernels/gpu_opt_v2/conv2d.cu", "store_windows", "largest[e] =", "at_least"),
     "gpu_gemm": (f"{RUNGS}/gpu_gemm.py", "pixel_tile", "", ""),
@@ -75,6 +75,7 @@ PARTS = {
         "filters.next",
     ),
     "gpu_f16": ("kernels/common/tensor_cores.cuh", "cp_async", "", ""),
+    "gpu_f16_sm90": (f"{RUNGS}/gpu_bf16_sm90.py", "rung", "", ""),
 }
 HEAD = (
     "rung",

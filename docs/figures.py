@@ -802,7 +802,7 @@ def gpu_3xtf32(rung):
             box(x, 222, 48, 26, one, "small" if one == "B" else "big"),
             text(x + 56, 240, "·", "mid"),
             box(x + 63, 222, 48, 26, other, "small" if other == "B" else "big"),
-            text(x + 120, 240, "+" if i < 2 else "", "mid"),
+            *[text(x + 120, 240, "+", "mid")] * (i < 2),
         ]
     parts.append(
         lines(
@@ -856,8 +856,8 @@ def gpu_tf32(rung):
         lines(
             14,
             400,
-            f"Weights of a tap arrive in {kernel} stages (orange), the next",
-            f"{TF32.step} channels of the pixels meanwhile (blue).",
+            f"Weights of a tap arrive in {kernel} stages (orange),",
+            f"the next {TF32.step} channels of the pixels meanwhile (blue).",
         ),
     ]
     return finished(
@@ -1037,6 +1037,37 @@ def gpu_f16(rung):
     )
 
 
+def gpu_f16_sm90(rung):
+    size, parts = 23, []
+    for i, (name, exponent, mantissa) in enumerate(
+        (("gpu_tf32: TF32", 8, 10), ("gpu_bf16_sm90: bfloat16", 8, 7), (rung.name, 5, 10))
+    ):
+        y = 58 + 62 * i
+        parts += [
+            text(14, y, name if i < 2 else f"{name}: float16"),
+            grid(14, y + 10, 1, 1, size, "n"),
+            grid(14 + size, y + 10, 1, exponent, size, "b"),
+            grid(14 + size * (1 + exponent), y + 10, 1, mantissa, size, "a"),
+        ]
+    parts += [
+        text(14, 244, "grey: sign; orange: exponent; blue: mantissa"),
+        lines(
+            14,
+            284,
+            "The kernels are those of gpu_bf16_sm90, with another",
+            "word in wgmma: TF32's mantissa in bfloat16's bytes.",
+            f"The loss is multiplied by {LOSS_SCALE:,}, as in gpu_f16.",
+        ),
+    ]
+    return finished(
+        rung,
+        "TF32's mantissa in half the bytes",
+        "TF32 has 8 bits of exponent and 10 of mantissa, bfloat16 8 and 7, float16 5 and 10.",
+        348,
+        parts,
+    )
+
+
 FIGURES = {
     function.__name__: function
     for function in (
@@ -1060,5 +1091,6 @@ FIGURES = {
         gpu_bf16,
         gpu_bf16_sm90,
         gpu_f16,
+        gpu_f16_sm90,
     )
 }

@@ -6,7 +6,7 @@
 import count_tokens
 
 BUDGET = {
-    "scripts": 11557,
+    "scripts": 11610,
     "ladder": 1607,
     "arithmetic": 11750,
     "classifiers": 11152,
@@ -16,23 +16,23 @@ BUDGET = {
     "export": 8785,
     "features": 8438,
     "machine": 4536,
-    "network": 8114,
-    "pages": 42658,
-    "rungs": 39603,
+    "network": 8189,
+    "pages": 42678,
+    "rungs": 43263,
     "store": 8995,
     "training": 6204,
     "plan": 3590,
     "stage": 1547,
-    "tools": 5267,
+    "tools": 5252,
     "verify": 5121,
-    "workflow": 36143,
+    "workflow": 36737,
     # a package of its own, where Snakemake looks for it
     "snakemake_logger_plugin_ladder": 564,
     "package": 263,
-    "benchmarks": 54080,
-    "tests": 449112,
+    "benchmarks": 54193,
+    "tests": 452011,
     # with its tests
-    "emulator": 45587,
+    "emulator": 45755,
 }
 
 

@@ -43,6 +43,7 @@ from ladder.network import networks
 from ladder.plan import plan
 from ladder.rungs import catalog, counted
 from ladder.verify import parity
+from rung_plans import AUGMENTED
 
 import numpy as np  # isort: skip (after ladder)
 
@@ -202,12 +203,13 @@ def runs(rung):
 
 
 def trains(rung):
-    """The updates of small networks."""
-    worst, allowed = (0.0, "", ""), rung_checks.SMALL[catalog.RUNGS[rung].precision]
+    """The updates of small networks, of the images that the limits were measured with."""
+    precision = catalog.RUNGS[rung].precision
+    worst, allowed = (0.0, "", ""), rung_checks.SMALL[precision]
     for name, network in check_networks(rung).items():
         protocol, reference = (
-            parity.protocols(network)["momentum"],
-            reference_of(name, plan.made_for(rung)),
+            parity.protocols(network, precision)["momentum"],
+            reference_of(name, precision, plan.made_for(rung)),
         )
         trained = parity.train(
             network,
@@ -215,6 +217,7 @@ def trains(rung):
             emulator_executor.Executor(),
             protocol,
             follow=reference,
+            augmentation=AUGMENTED,
             multipliers=plan.made_for(rung),
         )
         found = parity.deviations(network, trained, reference)
@@ -267,13 +270,14 @@ def _predicted(row):
 
 
 @functools.cache
-def reference_of(name, multipliers):
+def reference_of(name, precision, multipliers):
     network = (zoo.NETWORKS | zoo.OF_MANY_CHANNELS)[name]
     return parity.train(
         network,
         "cpu",
         executors.create("cpu", os.cpu_count()),
-        parity.protocols(network)["momentum"],
+        parity.protocols(network, precision)["momentum"],
+        augmentation=AUGMENTED,
         multipliers=multipliers,
     )
 

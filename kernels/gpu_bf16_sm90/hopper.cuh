@@ -184,9 +184,9 @@ __device__ __forceinline__ void setmaxnreg_inc() {
 #define TYPE TYPE_OF(MULTIPLIER)
 // p: the products are added to c, which is not overwritten. Then the signs of a and b, and whether
 // b is transposed.
-#define WGMMA(columns, sums, a0, a1, a2, a3, b, transposed)                                 \
-    "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n" #columns    \
-    "k16.f32." TYPE "." TYPE " {" sums "}, {%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #b \
+#define WGMMA(columns, sums, a0, a1, a2, a3, b, transposed)                              \
+    "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n" #columns \
+    "k16.f32." TYPE "." TYPE " {" sums "}, {%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #b  \
     ", p, 1, 1, %" #transposed ";\n}"
 #define WGMMA_OPERANDS "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(transposed)
 

@@ -92,8 +92,8 @@ void fence_proxy_async();
 // float16, a in registers
 
 void wgmma_fence();
-void multiply_warpgroup(Site, float* c, const unsigned* a, int columns, uint64_t b,
-                        bool transposed, bool float16);
+void multiply_warpgroup(Site, float* c, const unsigned* a, int columns, uint64_t b, bool transposed,
+                        bool float16);
 template <int transposed, bool float16 = false, unsigned count>
 void wgmma_mma_async(float (&c)[count], const unsigned (&a)[4], uint64_t b, Site site = here()) {
     static_assert(count % 4 == 0 && count <= 128, "wgmma has a multiple of 8 columns, at most 256");

@@ -704,7 +704,7 @@ def gpu_mma(rung):
 
 def gpu_async(rung):
     stages = int(
-        re.search(r"Stage stages\[(\d+)\]", (KERNELS / "gpu_async/tile.cuh").read_text())[1]
+        re.search(r"Stage stages\[(\d+)\]", (KERNELS / "gpu_async/tile.cuh").read_text("utf-8"))[1]
     )
     unit = 20
     parts = [

@@ -191,6 +191,7 @@ def test_a_data_set_may_have_more_values_than_32_bits_count(dtype):
             arrays,
             case.reads,
             case.writes,
+            case.operation,
             **case.attributes,
         ):
             arguments = [

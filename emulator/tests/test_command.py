@@ -123,9 +123,10 @@ def test_a_grid_of_more_than_32_bits_is_no_smaller_one(run):
     assert status == command.WRONG and "impossible launch" in printed
 
 
-def test_no_seconds_end_nothing_but_the_command(tmp_path):
+@pytest.mark.parametrize("name", ["check", "count"])
+def test_no_seconds_end_nothing_but_the_command(tmp_path, name):
     (tmp_path / "add.cu").write_text(ADD)
-    words = "check add.cu add --seconds 0 --args x:float32[1] y:float32[1] n:int32=1".split()
+    words = f"{name} add.cu add --seconds 0 --args x:float32[1] y:float32[1] n:int32=1".split()
     result = subprocess.run(
         [sys.executable, "-m", "cuda_emulator", *words],
         cwd=tmp_path,
@@ -158,16 +159,17 @@ def test_the_cache_keeps_what_was_used_last_within_its_bounds(tmp_path, monkeypa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(cuda_emulator, "KEPT_BYTES", 20)
     folder, now, day = cuda_emulator._cache(), time.time(), 24 * 3600
-    for name, days in {"older": 31, "old": 3, "used": 2, "new": 1}.items():
-        (folder / name).write_bytes(bytes(10))
+    days_ago = {"older": 31, "old": 3, "used": 2, "new": 1, "old.txt": 31}
+    for name, days in days_ago.items():
+        (folder / name).write_bytes(bytes(0 if name == "old.txt" else 10))
         os.utime(folder / name, (now - days * day,) * 2)
     with cuda_emulator.missing(folder / "old") as absent:
         assert not absent
     cuda_emulator._forget_unused.__wrapped__()
-    assert {path.name for path in folder.iterdir()} == {"new", "old"}
+    assert {path.name for path in folder.iterdir()} == {"new", "old", "old.txt"}
     os.utime(folder / "new", (now - 31 * day,) * 2)
     cuda_emulator._forget_unused.__wrapped__()
-    assert {path.name for path in folder.iterdir()} == {"old"}
+    assert {path.name for path in folder.iterdir()} == {"old", "old.txt"}
 
 
 def test_a_cache_that_cannot_be_written_is_one_line(run, tmp_path, monkeypatch):

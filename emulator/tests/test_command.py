@@ -17,6 +17,7 @@ from cuda_emulator import arguments, command, hints
 
 ISOLATED = True
 SOURCE = pathlib.Path(__file__).resolve().parents[1] / "src"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE)}
 ADD = """#define BLOCK 64
 __global__ void add(const float* x, float* y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -123,14 +124,13 @@ def test_a_grid_of_more_than_32_bits_is_no_smaller_one(run):
     assert status == command.WRONG and "impossible launch" in printed
 
 
-@pytest.mark.parametrize("name", ["check", "count"])
-def test_no_seconds_end_nothing_but_the_command(tmp_path, name):
+def test_no_seconds_end_nothing_but_the_command(tmp_path):
     (tmp_path / "add.cu").write_text(ADD)
-    words = f"{name} add.cu add --seconds 0 --args x:float32[1] y:float32[1] n:int32=1".split()
+    words = "count add.cu add --seconds 0 --args x:float32[1] y:float32[1] n:int32=1".split()
     result = subprocess.run(
         [sys.executable, "-m", "cuda_emulator", *words],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         start_new_session=True,  # whose processes an earlier version ended, all of them
@@ -143,10 +143,9 @@ def test_an_interrupted_command_ends_with_one_line(tmp_path):
         '__global__ void endless(float* x) { printf("begun\\n"); for (;;) x[0] += 1; }'
     )
     command_line = [sys.executable, "-m", "cuda_emulator", "check", "endless.cu", "--block", "1"]
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(
-        [*command_line, "--args", "x:float32[1]"], cwd=tmp_path, env=environment, **pipes
+        [*command_line, "--args", "x:float32[1]"], cwd=tmp_path, env=ENVIRONMENT, **pipes
     ) as process:
         assert process.stdout.readline() == "begun\n"
         process.send_signal(signal.SIGINT)
@@ -259,7 +258,7 @@ def test_the_fixture_of_pytest_checks_a_kernel_beside_the_test(tmp_path, size, o
     options = "-q", "-p", "cuda_emulator.plugin", "-p", "no:cacheprovider", "--rootdir", tmp_path
     result = subprocess.run(
         [sys.executable, "-m", "pytest", *options, tmp_path],
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
     )

@@ -124,7 +124,9 @@ class Launch:
 
     def __post_init__(self):
         if self.seconds not in range(1, 1 << 31):
-            raise ArgumentError(f"seconds is a whole number from 1 on, below 2^31, not {self.seconds}")
+            raise ArgumentError(
+                f"seconds is a whole number from 1 on, below 2^31, not {self.seconds}"
+            )
 
     def names(self):
         return faults.parameter_names(self.function)

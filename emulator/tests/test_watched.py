@@ -22,6 +22,7 @@ KERNELS = re.sub(
     r"""
 #define BOUND (4 * 8)
 typedef float real;
+constexpr int ROWS = 8, COLUMNS = ROWS;
 KERNEL(right) { y[threadIdx.x] = x[threadIdx.x]; }
 KERNEL(null_pointer) { float* p = x[0] == 0 ? nullptr : y; if (threadIdx.x == 5) p[threadIdx.x] = 1; }
 KERNEL(wild_pointer) { y[(long long)(x[1]) << 40] = 1; }
@@ -76,7 +77,7 @@ KERNEL(no_index) {
     y[threadIdx.x] = local[int(x[2])];
 }
 KERNEL(tile_race) {
-    __shared__ real tile[8][8];
+    __shared__ real tile[ROWS][COLUMNS];
     tile[threadIdx.x / 8][threadIdx.x % 8] = x[threadIdx.x];
     y[threadIdx.x] = tile[7 - threadIdx.x / 8][7 - threadIdx.x % 8];
 }

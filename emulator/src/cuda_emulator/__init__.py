@@ -349,7 +349,7 @@ class Function:
         library = self.module.library("counted", self.name)
         launch = watched.Launch(self, grid, block, args, shared_mem, seconds)
         blocks = (ctypes.c_uint32 * len(sample))(*sample)
-        counts = _Counts.from_buffer(mmap.mmap(-1, ctypes.sizeof(_Counts)))  # of every process
+        counts = _Counts.from_buffer(mmap.mmap(-1, ctypes.sizeof(_Counts)))  # its process fills it
         counts.cache_lines, counts.enough = cache_lines, enough
         fields = {
             "sample_count": len(blocks),
@@ -1116,12 +1116,12 @@ def _forget_unused():
             if path.is_file():
                 used, size = path.stat().st_mtime, path.stat().st_size
                 parts[path.name.rpartition("-")[2].partition(".")[0]].append((used, size, path))
-    together = sorted(
+    groups = sorted(
         (max(used for used, _, _ in files), sum(size for _, size, _ in files), files)
         for files in parts.values()
     )
-    left, oldest = sum(size for _, size, _ in together), time.time() - KEPT_DAYS * 24 * 3600
-    for used, size, files in together:
+    left, oldest = sum(size for _, size, _ in groups), time.time() - KEPT_DAYS * 24 * 3600
+    for used, size, files in groups:
         if used > oldest and left <= KEPT_BYTES:
             break
         for _, _, path in files:

@@ -6,7 +6,6 @@ course (`Rung`), and from the constants of its kernels (`constants`), so that a 
 changes its figure.
 """
 
-import ast
 import dataclasses
 import functools
 import math
@@ -16,6 +15,8 @@ from drawing import arrow, bars, box, grid, lines, outline, picture, text
 
 import count
 import counting
+import cuda_emulator
+from cuda_emulator.declared import Declarations
 from ladder.plan.settings import LOSS_SCALE
 from ladder.rungs import counted, tiles
 from ladder.rungs.packed_tiles import BFLOAT16, ROW, TF32
@@ -95,37 +96,11 @@ class Rung:
         )
 
 
-def constants(file, **known):
-    """{name: value} of the constants of a file of kernels/ that follow from `known` and one
-    another.
-    """
-    found = dict(known)
-    for declared in re.findall(r"constexpr int ([^;]+);", (KERNELS / file).read_text("utf-8")):
-        for name, expression in re.findall(r"(\w+) = ([^,]+)", declared):
-            value = evaluated(expression, found)
-            if value is not None:
-                found[name] = value
-    return found
-
-
-def evaluated(expression, known):
-    """A sum or product of numbers and `known` names; None of anything else."""
-    spelled = re.sub(r"\b[A-Z_]+\b", lambda name: str(known.get(name[0], name[0])), expression)
-    if not re.fullmatch(r"[\d\s+*/()-]+", spelled):
-        return None
-    return _value(ast.parse(spelled.strip().replace("/", "//"), mode="eval").body)
-
-
-def _value(node):
-    if isinstance(node, ast.Constant):
-        return node.value
-    left, right = _value(node.left), _value(node.right)
-    return {
-        ast.Add: int.__add__,
-        ast.Sub: int.__sub__,
-        ast.Mult: int.__mul__,
-        ast.FloorDiv: int.__floordiv__,
-    }[type(node.op)](left, right)
+def constants(file, *names, **known):
+    """The values of constants of a file of kernels/ that follow from `known` and one another."""
+    text = cuda_emulator.without_comments((KERNELS / file).read_text("utf-8"))
+    declared = Declarations(text, [f"-D{name}={value}" for name, value in known.items()])
+    return [declared.number(name) for name in names]
 
 
 def files():
@@ -324,8 +299,7 @@ class Product:
 
 
 def gpu_shared(rung):
-    known = constants("gpu_shared/tile.cuh")
-    side, k = known["SIDE"], known["STEP"]
+    side, k = constants("gpu_shared/tile.cuh", "SIDE", "STEP")
     tile = Product(48, side, k, 11)
     parts = [
         *tile.drawn([5], [9], fine=False),
@@ -359,8 +333,7 @@ def gpu_shared(rung):
 
 
 def gpu_registers(rung):
-    known = constants("gpu_registers/tile.cuh")
-    side, k, each, threads = (known[name] for name in ("SIDE", "STEP", "EACH", "THREADS"))
+    side, k, each, threads = constants("gpu_registers/tile.cuh", "SIDE", "STEP", "EACH", "THREADS")
     tile = Product(48, side, k, 186 / side)
     own = [5 + threads * i for i in range(each)], [9 + threads * i for i in range(each)]
     parts = [
@@ -400,8 +373,7 @@ def number_of(value):
 
 
 def gpu_wide(rung):
-    known = constants("gpu_wide/tile.cuh")
-    side, each, threads = (known[name] for name in ("SIDE", "EACH", "THREADS"))
+    side, each, threads = constants("gpu_wide/tile.cuh", "SIDE", "EACH", "THREADS")
     scale, top = 150 / side, 196
     spread = [5 + threads * i for i in range(each)]
     close = [4 * 5 + i for i in range(each)]
@@ -645,8 +617,7 @@ def gpu_gemm(rung):
 
 
 def gpu_mma(rung):
-    known = constants("gpu_mma/tile.cuh")
-    side, m, n = known["SIDE"], known["WARP_M"], known["WARP_N"]
+    side, m, n = constants("gpu_mma/tile.cuh", "SIDE", "WARP_M", "WARP_N")
     lane, size, k = 5, 15, 8
     g, q = lane // 4, lane % 4
     x, y, scale = 14, 70, 150 / side
@@ -744,8 +715,8 @@ def gpu_async(rung):
 
 
 def gpu_wgmma(rung):
-    known = constants("gpu_wgmma/tile.cuh", CHANNEL_BLOCK=BFLOAT16.step)
-    stages, group, k, side = (known[name] for name in ("STAGES", "WARPGROUP", "STEP", "SIDE"))
+    names = "STAGES", "WARPGROUP", "STEP", "SIDE"
+    stages, group, k, side = constants("gpu_wgmma/tile.cuh", *names, CHANNEL_BLOCK=BFLOAT16.step)
     unit = 72
 
     def at(time):
@@ -959,8 +930,7 @@ def gpu_bf16(rung):
 
 def gpu_bf16_sm90(rung):
     m, n = rung.tile
-    known = constants("gpu_bf16_sm90/loop.cuh")
-    stages, pixel_stages = known["STAGES"], known["PIXEL_STAGES"]
+    stages, pixel_stages = constants("gpu_bf16_sm90/loop.cuh", "STAGES", "PIXEL_STAGES")
     filters = n * ROW
     groups = m // 64
     pixels = (rung.launch.shared_bytes - stages * filters) // pixel_stages // ROW

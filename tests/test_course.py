@@ -23,9 +23,7 @@ import new_rung  # noqa: E402
 from table import documented_rungs  # noqa: E402
 
 TEXT = (ROOT / "docs/climb.md").read_text("utf-8")
-SECTIONS = dict(
-    re.findall(r"^## [^\n]+: (\w+)\n(.*?)(?=^## )", TEXT, re.M | re.S),
-)
+SECTIONS = dict(re.findall(r"^## [^\n]+: (\w+)\n(.*?)(?=^## )", TEXT, re.M | re.S))
 MOST_BYTES = 15_000
 SVG = "{http://www.w3.org/2000/svg}"
 # First word of a kind of answer -> the check that gives it; `runs` gives all others.
@@ -101,9 +99,8 @@ def changed(texts, change):
 
 def test_the_page_and_its_figures_are_what_the_source_and_the_records_say():
     assert climb.page() == TEXT, "run `make docs`"
-    for path, text in figures.files().items():
-        assert path.read_text("utf-8") == text, "run `make docs`"
-    assert set(figures.files()) == set((ROOT / "docs/figures").glob("*"))
+    drawn = {path: path.read_text("utf-8") for path in (ROOT / "docs/figures").glob("*")}
+    assert figures.files() == drawn, "run `make docs`"
 
 
 def test_every_rung_has_a_section_with_all_its_parts():

@@ -30,9 +30,9 @@ BUDGET = {
     "snakemake_logger_plugin_ladder": 564,
     "package": 263,
     "benchmarks": 54193,
-    "tests": 452024,
+    "tests": 452009,
     # with its tests
-    "emulator": 45755,
+    "emulator": 45665,
 }
 
 

@@ -17,6 +17,7 @@ from cuda_emulator import arguments, command, hints
 
 ISOLATED = True
 SOURCE = pathlib.Path(__file__).resolve().parents[1] / "src"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE)}
 ADD = """#define BLOCK 64
 __global__ void add(const float* x, float* y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -125,11 +126,11 @@ def test_a_grid_of_more_than_32_bits_is_no_smaller_one(run):
 
 def test_no_seconds_end_nothing_but_the_command(tmp_path):
     (tmp_path / "add.cu").write_text(ADD)
-    words = "check add.cu add --seconds 0 --args x:float32[1] y:float32[1] n:int32=1".split()
+    words = "count add.cu add --seconds 0 --args x:float32[1] y:float32[1] n:int32=1".split()
     result = subprocess.run(
         [sys.executable, "-m", "cuda_emulator", *words],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         start_new_session=True,  # whose processes an earlier version ended, all of them
@@ -142,10 +143,9 @@ def test_an_interrupted_command_ends_with_one_line(tmp_path):
         '__global__ void endless(float* x) { printf("begun\\n"); for (;;) x[0] += 1; }'
     )
     command_line = [sys.executable, "-m", "cuda_emulator", "check", "endless.cu", "--block", "1"]
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(
-        [*command_line, "--args", "x:float32[1]"], cwd=tmp_path, env=environment, **pipes
+        [*command_line, "--args", "x:float32[1]"], cwd=tmp_path, env=ENVIRONMENT, **pipes
     ) as process:
         assert process.stdout.readline() == "begun\n"
         process.send_signal(signal.SIGINT)
@@ -158,16 +158,17 @@ def test_the_cache_keeps_what_was_used_last_within_its_bounds(tmp_path, monkeypa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(cuda_emulator, "KEPT_BYTES", 20)
     folder, now, day = cuda_emulator._cache(), time.time(), 24 * 3600
-    for name, days in {"older": 31, "old": 3, "used": 2, "new": 1}.items():
-        (folder / name).write_bytes(bytes(10))
+    days_ago = {"older": 31, "old": 3, "used": 2, "new": 1, "old.txt": 31}
+    for name, days in days_ago.items():
+        (folder / name).write_bytes(bytes(0 if name == "old.txt" else 10))
         os.utime(folder / name, (now - days * day,) * 2)
     with cuda_emulator.missing(folder / "old") as absent:
         assert not absent
     cuda_emulator._forget_unused.__wrapped__()
-    assert {path.name for path in folder.iterdir()} == {"new", "old"}
+    assert {path.name for path in folder.iterdir()} == {"new", "old", "old.txt"}
     os.utime(folder / "new", (now - 31 * day,) * 2)
     cuda_emulator._forget_unused.__wrapped__()
-    assert {path.name for path in folder.iterdir()} == {"old"}
+    assert {path.name for path in folder.iterdir()} == {"old", "old.txt"}
 
 
 def test_a_cache_that_cannot_be_written_is_one_line(run, tmp_path, monkeypatch):
@@ -257,7 +258,7 @@ def test_the_fixture_of_pytest_checks_a_kernel_beside_the_test(tmp_path, size, o
     options = "-q", "-p", "cuda_emulator.plugin", "-p", "no:cacheprovider", "--rootdir", tmp_path
     result = subprocess.run(
         [sys.executable, "-m", "pytest", *options, tmp_path],
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
     )

@@ -660,11 +660,13 @@ def test_overlapping_arrays_are_refused_and_equal_ones_are_one(good):
 
 
 def test_watched_arrays_lie_as_a_gpu_would_put_them(good):
-    allocations = cuda_emulator._Allocations(
-        "name", (integers(100), np.int32(1), integers(7), integers(1))
-    )
-    first, scalar, second, third = allocations.pointers
-    assert scalar is None and all(pointer % 256 == 0 for pointer in (first, second, third))
+    function = good.get_function("matmul")
+    given = integers(100), integers(7), integers(1), *[np.int32(1)] * 3
+    launch = cuda_emulator.watched.Launch(function, (1,), (1,), given, 0)
+    first, second, third, *numbers = cuda_emulator._Allocations(
+        good.library("watched", "matmul"), launch
+    ).args
+    assert numbers == [1, 1, 1] and not any(place % 256 for place in (first, second, third))
     assert second - first > 400 + (1 << 20) and third - second > 28 + (1 << 20)
 
 

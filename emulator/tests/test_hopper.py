@@ -20,7 +20,7 @@ extern "C" __global__ void multiply(const unsigned* a, const uint4* b, float* c,
     for (int i = 0; i < 4; i++) mine[i] = a[4 * threadIdx.x + i];
     for (int i = 0; i < COLUMNS / 2; i++) sums[i] = c[COLUMNS / 2 * threadIdx.x + i];
     wgmma_fence();
-    wgmma_mma_async<TRANSPOSED>(sums, mine, descriptor + (__cvta_generic_to_shared(shared) >> 4));
+    wgmma_mma_async<TRANSPOSED, FLOAT16>(sums, mine, descriptor + (__cvta_generic_to_shared(shared) >> 4));
     wgmma_commit_group();
     wgmma_wait_group<0>();
     for (int i = 0; i < COLUMNS / 2; i++) c[COLUMNS / 2 * threadIdx.x + i] = sums[i];
@@ -139,9 +139,13 @@ def descriptor(leading, stride, row_bytes):
 
 def multiply(tmp_path, a, memory, c, described, transposed, bits=bf16):
     path = tmp_path / "multiply.cu"
-    kind = "TRANSPOSED, true" if bits is half else "TRANSPOSED"
-    path.write_text(MULTIPLY.replace("<TRANSPOSED>", f"<{kind}>"))
-    options = f"-DBYTES={memory.size}", f"-DCOLUMNS={c.shape[1]}", f"-DTRANSPOSED={int(transposed)}"
+    path.write_text(MULTIPLY)
+    options = (
+        f"-DBYTES={memory.size}",
+        f"-DCOLUMNS={c.shape[1]}",
+        f"-DTRANSPOSED={int(transposed)}",
+        f"-DFLOAT16={int(bits is half)}",
+    )
     product = of_threads(c)
     check(
         load(path, options).get_function("multiply"),
@@ -461,11 +465,10 @@ def test_a_stored_operand_needs_a_fence_of_each_thread_that_stores(tmp_path):
         )
     )
     memory = in_rows(np.pad(B[:, :64].T, ((0, 0), (0, 48))), 128)
+    macros = f"BYTES={memory.size}", "COLUMNS=64", "TRANSPOSED=0", "FLOAT16=0"
     with pytest.raises(KernelFault) as fault:
         check(
-            load(path, (f"-DBYTES={memory.size}", "-DCOLUMNS=64", "-DTRANSPOSED=0")).get_function(
-                "multiply"
-            ),
+            load(path, tuple(f"-D{macro}" for macro in macros)).get_function("multiply"),
             (1,),
             (128,),
             (fragments(A), memory.view(np.uint32), of_threads(C[:, :64]), descriptor(0, 1024, 128)),

@@ -86,7 +86,7 @@ def test_every_kind_of_fault_is_in_the_table():
             r"sizeof fault.kind, ",
             r"KernelFault\(\s*[\w.]+,\s*",
             r"Fault\(\s*[\w.]+,\s*",
-            r'(?:return|else) (?="order of)',
+            r'(?:=|else) (?="order of)',
         ]
     )
     kinds = {

@@ -22,6 +22,7 @@ KERNELS = re.sub(
     r"""
 #define BOUND (4 * 8)
 typedef float real;
+constexpr int ROWS = 8, COLUMNS = ROWS;
 KERNEL(right) { y[threadIdx.x] = x[threadIdx.x]; }
 KERNEL(null_pointer) { float* p = x[0] == 0 ? nullptr : y; if (threadIdx.x == 5) p[threadIdx.x] = 1; }
 KERNEL(wild_pointer) { y[(long long)(x[1]) << 40] = 1; }
@@ -76,7 +77,7 @@ KERNEL(no_index) {
     y[threadIdx.x] = local[int(x[2])];
 }
 KERNEL(tile_race) {
-    __shared__ real tile[8][8];
+    __shared__ real tile[ROWS][COLUMNS];
     tile[threadIdx.x / 8][threadIdx.x % 8] = x[threadIdx.x];
     y[threadIdx.x] = tile[7 - threadIdx.x / 8][7 - threadIdx.x % 8];
 }
@@ -91,6 +92,15 @@ KERNEL(two_races) {
     y[threadIdx.x] = first[63 - threadIdx.x];
     second[threadIdx.x] = x[threadIdx.x];
     y[threadIdx.x] += second[63 - threadIdx.x];  // cuda-emulator: allow race
+}
+__constant__ int turns = 1;
+KERNEL(turned) {
+    for (int i = 0; i < turns; i++) y[threadIdx.x] = x[threadIdx.x];
+}
+extern "C" __global__ void no_arrays(int n) {
+    __shared__ int held[64];
+    held[threadIdx.x] = n;
+    if (held[63 - threadIdx.x] == 7) printf("never");
 }
 extern "C" __global__ void __launch_bounds__(BOUND) bounded(float* y) { y[threadIdx.x] = 1; }
 """,
@@ -171,6 +181,11 @@ def test_a_right_kernel_has_no_fault_and_leaves_its_results(module):
     assert report.faults == () and report.accesses == 3 * 64 * 2 and (x == y).all()
 
 
+def test_a_kernel_without_arrays_is_watched(module):
+    with pytest.raises(KernelFault, match="race: .* writes held, which"):
+        check(module.get_function("no_arrays"), (1,), (64,), (1,))
+
+
 def test_a_kernel_that_ends_its_process_has_not_run(module):
     (crash,) = faults(module, "exits", orders=("forward",))
     assert crash.kind == "crash" and "status 0" in crash.message
@@ -245,12 +260,13 @@ def test_counting_ends_in_time_and_counts_what_it_counts_here(module, monkeypatc
     with pytest.raises(KernelFault, match="time limit: .* after 1 s of the processor"):
         module.get_function("no_end").count((1,), (64,), arrays(), seconds=1)
     here = {}
-    for isolated in (True, False):
+    module.get_global("turns")[:] = 3
+    for isolated in (False, True):
         monkeypatch.setattr(cuda_emulator, "isolated", isolated)
         x, y = arrays()
-        here[isolated] = module.get_function("right").count((1,), (64,), (x, y))
+        here[isolated] = module.get_function("turned").count((1,), (64,), (x, y))
         assert (x == y).all()
-    assert here[True] == here[False] and here[True]["loads"]["requests"] == 2
+    assert here[True] == here[False] and here[True]["loads"]["requests"] == 2 * 3
 
 
 def test_a_block_over_the_launch_bounds_is_refused(module):
@@ -306,6 +322,9 @@ extern "C" __global__ void total(const float* x, float* y, int* places) {
     atomicAdd(&y[0], x[threadIdx.x]);
     places[atomicAdd(&places[64], 1)] = threadIdx.x;
 }
+extern "C" __global__ void tabled(const float* x, const long long* y, int* places) {
+    atomicAdd((float*)y[0], x[threadIdx.x]);
+}
 // what a race does, and nothing that a kernel may
 extern "C" __global__ void last(const float* x, float* y, int* places) {
     y[0] += x[threadIdx.x];  // cuda-emulator: allow race
@@ -325,6 +344,8 @@ def sums(tmp_path_factory):
     [
         ("total", None, {"order of sums": "note", "order of atomics": "note"}),
         ("total", 1e-12, {"order dependence": "error", "order of atomics": "note"}),
+        ("tabled", None, {"order of sums": "note"}),
+        ("tabled", 1e-12, {"order dependence": "error"}),
         ("last", None, {"order dependence": "error"}),
     ],
 )
@@ -332,12 +353,10 @@ def test_what_atomics_in_another_order_change_is_a_note_within_the_tolerance(
     sums, kernel, tolerance, kinds
 ):
     x = np.random.default_rng(0).uniform(0, 1, 64).astype(np.float32)
-    report = cuda_emulator.watched.examine(
-        sums.get_function(kernel),
-        (1,),
-        (64,),
-        (x, np.zeros(1, np.float32), np.zeros(65, np.int32)),
-        tolerance=tolerance,
-    )
+    y, function = np.zeros(1, np.float32), sums.get_function(kernel)
+    given = x, cuda_emulator.Table([y], [y]) if kernel == "tabled" else y, np.zeros(65, np.int32)
+    report = cuda_emulator.watched.examine(function, (1,), (64,), given, tolerance=tolerance)
     assert {fault.kind: fault.severity for fault in report.faults} == kinds
-    assert "y[0] is " in "".join(fault.message for fault in report.faults)
+    assert f"{'an array' if kernel == 'tabled' else 'y'}[0] is " in "".join(
+        fault.message for fault in report.faults
+    )

@@ -18,6 +18,7 @@ does that when plain: on a GPU it may be either. While `arithmetic` is "fused", 
 plain kernel instead: a test that passes with both values holds for both compilers.
 """
 
+import collections
 import concurrent.futures
 import contextlib
 import ctypes
@@ -287,14 +288,6 @@ class Module:
                 self._globals[variable.name] = variable.value()
 
 
-def _addressed(args):
-    """The arguments with the addresses of arrays in the place of tables."""
-    return [
-        arg.words(lambda array: array.ctypes.data) if isinstance(arg, Table) else arg
-        for arg in args
-    ]
-
-
 class Function:
     """One kernel, launched like CuPy's RawKernel."""
 
@@ -317,35 +310,17 @@ class Function:
         if isolated and not first_block:
             return watched.check(self, grid, block, args, shared_mem, (order,))
         library = self.module.library("plain", self.name)
-        args = _fitting(self.name, _parameters(library, self.name), _addressed(args))
-        pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
-        with self.module.globals_of(library):
-            _launch(library, self, grid, block, args, pointers, shared_mem, order, [], first_block)
+        launch = watched.Launch(self, grid, block, args, shared_mem)
+        _launch(library, launch, _fitting(library, launch), order, first_block=first_block)
 
     def watched(self, grid, block, args, shared_mem=0, order="forward"):
         """As a call while not `isolated`, with every memory access watched, up to the first
         error.
         """
         library = self.module.library("watched", self.name)
-        args = _numbers(_parameters(library, self.name), args)
-        with (
-            _Allocations(  # replaces tables by their words
-                self.name, args, constant=_constant(_parameters(library, self.name))
-            ) as allocations,
-            self.module.globals_of(library),
-        ):
-            args = _fitting(self.name, _parameters(library, self.name), args)
-            _launch(
-                library,
-                self,
-                grid,
-                block,
-                args,
-                allocations.pointers,
-                shared_mem,
-                order,
-                allocations.buffers,
-            )
+        launch = watched.Launch(self, grid, block, args, shared_mem)
+        with _Allocations(library, launch) as memory:
+            _launch(library, launch, memory.args, order, memory.buffers)
 
     def count(
         self,
@@ -372,40 +347,29 @@ class Function:
         of the processor. Raises KernelFault for what ends a kernel.
         """
         library = self.module.library("counted", self.name)
+        launch = watched.Launch(self, grid, block, args, shared_mem, seconds)
         blocks = (ctypes.c_uint32 * len(sample))(*sample)
+        counts = _Counts.from_buffer(mmap.mmap(-1, ctypes.sizeof(_Counts)))  # its process fills it
+        counts.cache_lines, counts.enough = cache_lines, enough
+        fields = {
+            "sample_count": len(blocks),
+            "sample": ctypes.addressof(blocks),
+            "counts": ctypes.addressof(counts),
+        }
         if isolated:
-            launch = watched.Launch(self, grid, block, list(args), shared_mem)
-            counts, runs = watched.counted(launch, seconds, blocks, cache_lines, enough)
+            runs = watched.counted(launch, counts, fields)
         else:
-            counts = _Counts(cache_lines=cache_lines, enough=enough)
-            self._count_here(library, grid, block, args, shared_mem, blocks, counts)
+            given = _fitting(library, launch)
+            args = [_aligned(arg) for arg in given]
+            _launch(library, launch, args, **fields)
+            for arg, copy in zip(given, args, strict=True):
+                if arg is not copy and arg.flags.writeable:
+                    arg[...] = copy
             runs = counts.runs[: counts.run_words]
         numbers = _as_dict(counts)
         for name in ("file", "learns", "runs", "run_words"):
             del numbers[name]
         return {**numbers, "threads": _threads(library, runs)}
-
-    def _count_here(self, library, grid, block, args, shared_mem, blocks, counts):
-        given = _fitting(self.name, _parameters(library, self.name), _addressed(args))
-        args = [_aligned(arg) for arg in given]
-        pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
-        _launch(
-            library,
-            self,
-            grid,
-            block,
-            args,
-            pointers,
-            shared_mem,
-            "forward",
-            [],
-            0,
-            blocks,
-            counts,
-        )
-        for arg, copy in zip(given, args, strict=True):
-            if arg is not copy and arg.flags.writeable:
-                arg[...] = copy
 
 
 def check(function, grid, block, args, shared_mem=0, orders=tuple(ORDERS), **options):
@@ -423,7 +387,7 @@ def check(function, grid, block, args, shared_mem=0, orders=tuple(ORDERS), **opt
         function(grid, block, args, shared_mem)
         return
     arrays = [array for arg in args for array in _arrays_of(arg)]
-    constant = [array for arg in args if isinstance(arg, Table) for array in arg.read_only]
+    constant = _read_only(args)
     before, unchanged = [array.copy() for array in arrays], [array.tobytes() for array in constant]
     variables = function.module.variables(function.name)
     arrays += variables
@@ -479,6 +443,11 @@ def _arrays_of(arg):
     return arg.arrays if isinstance(arg, Table) else [arg] if isinstance(arg, np.ndarray) else []
 
 
+def _read_only(args):
+    """The arrays of tables that are only to be read."""
+    return [array for arg in args if isinstance(arg, Table) for array in arg.read_only]
+
+
 @dataclasses.dataclass(frozen=True)
 class Parameter:
     """One parameter of a kernel: a number, or an array, writable or read-only."""
@@ -489,29 +458,30 @@ class Parameter:
     type: str
 
 
-def _fitting(name, parameters, args):
-    """The arguments with Python's numbers as NumPy's, and structures as bytes.
+def _fitting(library, launch):
+    """The arguments of a launch with Python's numbers as NumPy's, structures as bytes, and the
+    addresses of arrays in the place of tables.
 
     Raises KernelFault where one does not fit the kernel's parameter.
     """
+    name, args = launch.function.name, launch.args
+    parameters = _parameters(library, name)
     if len(args) != len(parameters):
         raise KernelFault(
             name, "wrong arguments", f"takes {len(parameters)} arguments, got {len(args)}"
         )
-    args = _numbers(parameters, args)
+    fitting = []
     for i, (arg, parameter) in enumerate(zip(args, parameters, strict=True)):
+        if isinstance(arg, Table):
+            arg = arg.words(lambda array: array.ctypes.data)
+        arg = _number(arg, parameter)
         if not _fits(arg, parameter):
             wanted = f"{parameter.type} array" if parameter.is_array else parameter.type
             raise KernelFault(
                 name, "wrong arguments", f"argument {i} is a {wanted}, got a {_given(arg)}"
             )
-    return args
-
-
-def _numbers(parameters, args):
-    if len(args) != len(parameters):
-        return list(args)
-    return [_number(arg, each) for arg, each in zip(args, parameters, strict=True)]
+        fitting.append(arg)
+    return fitting
 
 
 def _given(arg):
@@ -579,15 +549,6 @@ def _parameters(library, name):
     ]
 
 
-def _constant(parameters):
-    """The numbers of the parameters that are arrays which the kernel only reads."""
-    return [
-        number
-        for number, parameter in enumerate(parameters)
-        if parameter.is_array and not parameter.writable
-    ]
-
-
 def _dtype(name):
     """The dtype of a type of C++ by its name in a signature (append_name in cuda_emulator.h)."""
     if name.startswith("struct"):
@@ -603,43 +564,43 @@ def _symbol(name):
 
 
 class _Allocations:
-    """A copy of each array, exactly as large, far from the others and aligned as on a GPU; copied
-    back at the end.
+    """A copy of each array of a launch, exactly as large, far from the others and aligned as on a
+    GPU; copied back at the end.
 
-    pointers: of the copies, None for a scalar; buffers: their description for the emulator. An
-    array that is passed twice has one copy. shared: with processes that begin from now on; empty:
-    numbers of the arguments that hold nothing at first; constant: of those that are only read.
+    args: with the addresses of the copies; buffers: their description for the emulator. An array
+    that is passed twice has one copy. shared: with processes that begin from now on; empty: numbers
+    of the arguments that hold nothing at first. Raises KernelFault as _fitting, and for arrays that
+    overlap.
     """
 
-    def __init__(self, name, args, shared=False, empty=(), constant=()):
-        self.empty = empty
-        tables = [(number, arg) for number, arg in enumerate(args) if isinstance(arg, Table)]
-        arrays = [(number, array) for number, arg in enumerate(args) for array in _arrays_of(arg)]
-        # their words follow from the others' addresses
-        arrays += [(number, table.words(id)) for number, table in tables]
+    def __init__(self, library, launch, shared=False, empty=()):
+        name, self.args, self.empty = launch.function.name, _fitting(library, launch), empty
+        tables = {i: arg for i, arg in enumerate(launch.args) if isinstance(arg, Table)}
+        passed = [
+            (i, arg)
+            for i, arg in enumerate(self.args)
+            if isinstance(arg, np.ndarray) and i not in tables
+        ]
+        entries = [(i, array) for i, table in tables.items() for array in table.arrays]
+        words = [(i, self.args[i]) for i in tables]  # follow from the addresses of the entries
+        arrays = passed + entries + words
+        read_only, parameters = set(map(id, _read_only(launch.args))), _parameters(library, name)
+        written = {_place(array) for _, array in entries if id(array) not in read_only}
+        written |= {_place(array) for i, array in passed + words if parameters[i].writable}
         gap = _RED_ZONE + max((array.nbytes for _, array in arrays), default=0)
         size = (len(arrays) + 1) * (2 * gap + 2 * _ALIGNMENT)
         self.memory = (
             np.frombuffer(mmap.mmap(-1, size), np.uint8) if shared else np.empty(size, np.uint8)
         )
-        self.pointers, self.buffers, self.copies = [None] * len(args), [], []
+        self.copies = []
+        self.buffers = [_Buffer()]  # of no bytes: what has no arrays is watched too
         address = self.memory.ctypes.data
         copied = {}  # (start, end) of an array -> address of its copy
-        self.written = {
-            _place(array)
-            for number, array in arrays
-            if number not in constant
-            and not (
-                isinstance(args[number], Table)
-                and any(array is entry for entry in args[number].read_only)
-            )
-        }
         for number, array in arrays:
-            if isinstance(args[number], Table) and not any(
-                array is entry for entry in args[number].arrays
-            ):
-                array = args[number] = args[number].words(lambda entry: copied[_place(entry)])
             place = start, end = _place(array)
+            is_words = number in tables and array is self.args[number]
+            if is_words:  # of copies, and so no result
+                array[...] = tables[number].words(lambda entry: copied[_place(entry)])
             if place not in copied:
                 if any(start < other_end and other < end for other, other_end in copied):
                     raise KernelFault(
@@ -647,31 +608,25 @@ class _Allocations:
                     )
                 address = _round_up(address + gap, _ALIGNMENT)
                 copied[place] = address + _offset(array)
-                self._copy(number, array, copied[place])
+                copy = self._copy(number, array, copied[place], place not in written)
+                self.copies += [] if is_words else [(number, array, copy)]
                 address += array.nbytes + _ALIGNMENT
-            self.pointers[number] = copied[place]
+            if array is self.args[number]:
+                self.args[number] = np.uint64(copied[place])
 
-    def _copy(self, number, array, address):
-        start = address - self.memory.ctypes.data
+    def _copy(self, number, array, address, constant):
+        start, empty = address - self.memory.ctypes.data, number in self.empty
         copy = self.memory[start : start + array.nbytes]
-        copy[...] = 0xFF if number in self.empty else array.reshape(-1).view(np.uint8)
-        self.copies.append((array, copy))
-        self.buffers.append(
-            _Buffer(
-                address,
-                array.nbytes,
-                min(array.itemsize, 4),
-                number,
-                number in self.empty,
-                _place(array) not in self.written,
-            )
-        )
+        copy[...] = 0xFF if empty else array.reshape(-1).view(np.uint8)
+        granule = min(array.itemsize, 4)
+        self.buffers.append(_Buffer(address, array.nbytes, granule, number, empty, constant))
+        return copy
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        for array, copy in self.copies:
+        for _, array, copy in self.copies:
             if array.flags.writeable:
                 array[...] = copy.view(array.dtype).reshape(array.shape)
 
@@ -797,56 +752,39 @@ class _Launch(ctypes.Structure):
 _stacks = ctypes.c_void_p()  # a process may have only so many mappings, two for each stack
 
 
-def _launch(
-    library,
-    function,
-    grid,
-    block,
-    args,
-    pointers,
-    shared_mem,
-    order,
-    buffers,
-    first_block=0,
-    sample=(),
-    counts=None,
-    apart=None,
-):
-    """Run a kernel and raise KernelFault for its first error; apart: begin a watched.Process and
-    return its number.
+def _launch(library, launch, args, order="forward", buffers=(), **fields):
+    """Run a kernel and raise KernelFault for its first error; with `seconds` in the fields of
+    _Launch, begin its process and return its number.
+
+    args: as they are passed, of which arrays are their addresses.
     """
-    values = [
-        np.uint64(pointer) if pointer is not None else arg
-        for arg, pointer in zip(args, pointers, strict=True)
-    ]
-    memory, places = _packed(values)
-    addresses = (ctypes.c_void_p * len(values))(*places)
-    regions = (_Buffer * len(buffers))(*buffers)
-    shared = library.shared_arrays
-    first = apart.faults if apart else faults.First(most=1)
-    launch = _Launch(
-        _three(grid),
-        _three(block),
-        shared_mem,
-        ctypes.addressof(addresses),
-        ORDERS.get(order, order),
-        len(buffers),
-        TENSOR_SUMS.index(tensor_sums),
-        first_block,
-        ctypes.addressof(regions),
-        len(shared),
-        ctypes.addressof(shared),
-        ctypes.addressof(first),
-        len(sample),
-        ctypes.addressof(sample) if sample else None,
-        ctypes.addressof(counts) if counts else None,
-        ctypes.addressof(_stacks),
-        *((*apart.guards, apart.seconds, apart.variables) if apart else ()),
+    memory, places = _packed(
+        [np.uint64(arg.ctypes.data) if isinstance(arg, np.ndarray) else arg for arg in args]
     )
-    result = library[f"launch_{_symbol(function.name)}"](ctypes.byref(launch))
-    if result and not apart:
-        fault = faults.named(first.list[0], library, function, args)
-        raise KernelFault.of_all([fault])
+    addresses = (ctypes.c_void_p * len(places))(*places)
+    regions = (_Buffer * len(buffers))(*buffers)
+    shared, first = library.shared_arrays, faults.First(most=1)
+    given = {
+        "grid": _three(launch.grid),
+        "block": _three(launch.block),
+        "shared_bytes": launch.shared_mem,
+        "arguments": ctypes.addressof(addresses),
+        "order": ORDERS.get(order, order),
+        "buffer_count": len(buffers),
+        "truncates": TENSOR_SUMS.index(tensor_sums),
+        "buffers": ctypes.addressof(regions),
+        "shared_array_count": len(shared),
+        "shared_arrays": ctypes.addressof(shared),
+        "faults": ctypes.addressof(first),
+        "stacks": ctypes.addressof(_stacks),
+    }
+    function = launch.function
+    with function.module.globals_of(library):
+        result = library[f"launch_{_symbol(function.name)}"](
+            ctypes.byref(_Launch(**{**given, **fields}))
+        )
+    if result and "seconds" not in fields:
+        raise KernelFault.of_all([faults.named(first.list[0], library, function, launch.args)])
     return result
 
 
@@ -967,7 +905,7 @@ def missing(path):
     meanwhile.
     """
     if path.exists():
-        with contextlib.suppress(PermissionError):
+        with contextlib.suppress(OSError):  # as of a cache that is only to be read
             os.utime(path)  # it is in use (_forget_unused)
         yield False
         return
@@ -1172,16 +1110,22 @@ def _forget_unused():
     """Delete what was last used more than KEPT_DAYS ago, and then what was longest ago until
     KEPT_BYTES are left.
     """
-    files = []
-    for entry in os.scandir(_cache()):
+    parts = collections.defaultdict(list)  # of one hash, as a library and its warnings
+    for path in _cache().iterdir():
         with contextlib.suppress(FileNotFoundError):  # another process is faster
-            if entry.is_file() and not entry.name.endswith(".h"):  # a few bytes, beside its .gch
-                files.append((entry.stat().st_mtime, entry.stat().st_size, entry.path))
-    left, oldest = sum(size for _, size, _ in files), time.time() - KEPT_DAYS * 24 * 3600
-    for used, size, path in sorted(files):
+            if path.is_file():
+                used, size = path.stat().st_mtime, path.stat().st_size
+                parts[path.name.rpartition("-")[2].partition(".")[0]].append((used, size, path))
+    groups = sorted(
+        (max(used for used, _, _ in files), sum(size for _, size, _ in files), files)
+        for files in parts.values()
+    )
+    left, oldest = sum(size for _, size, _ in groups), time.time() - KEPT_DAYS * 24 * 3600
+    for used, size, files in groups:
         if used > oldest and left <= KEPT_BYTES:
             break
-        pathlib.Path(path).unlink(missing_ok=True)
+        for _, _, path in files:
+            path.unlink(missing_ok=True)
         left -= size
 
 

@@ -60,7 +60,7 @@ def _parser():
     parser = argparse.ArgumentParser(
         prog="cuda-emulator",
         description="Runs CUDA kernels on the CPU and names what is wrong with them.",
-        epilog="exit status: 0 without an error, 1 with one, 2 where nothing could be checked",
+        epilog=__doc__.splitlines()[-1],
     )
     parser.add_argument("--version", action="version", version=cuda_emulator.__version__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -96,12 +96,6 @@ def _parser():
     return parser
 
 
-def _seconds(text):
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError("a whole number from 1 on")
-    return int(text)
-
-
 def _add_launch(parser):
     parser.add_argument("file", type=pathlib.Path)
     parser.add_argument("kernel", nargs="?", help="needed where the file has several")
@@ -131,7 +125,7 @@ def _add_launch(parser):
     )
     parser.add_argument(
         "--seconds",
-        type=_seconds,
+        type=int,
         default=watched.SECONDS,
         help="of the processor, that a kernel may take: %(default)s",
     )

@@ -19,7 +19,7 @@ _SIZES = {
 }
 _CONSTANT = re.compile(
     r"^[ \t]*#define[ \t]+(\w+)[ \t]+([^\n]+)$"
-    r"|\b(?:const|constexpr)\s+(?:static\s+|unsigned\s+|const\s+)*(?:int|size_t|unsigned)\s+(\w+)\s*=\s*([^;,]+)[;,]",
+    r"|\b(?:const|constexpr)\s+(?:static\s+|unsigned\s+|const\s+)*(?:int|size_t|unsigned)\s+(\w+\s*=[^;{]+)[;{]",
     re.MULTILINE,
 )
 _TYPEDEF = re.compile(r"\btypedef\s+([\w\s]+?)\s+(\w+)\s*;|\busing\s+(\w+)\s*=\s*([\w\s]+?)\s*;")
@@ -60,10 +60,10 @@ class Declarations:
 
     def __init__(self, text, options=()):
         self.text = text
-        self._constants = {
-            name or other: value or expression
-            for name, value, other, expression in _CONSTANT.findall(text)
-        }
+        self._constants = {}
+        for name, value, constants in _CONSTANT.findall(text):
+            several = re.findall(r"(\w+)\s*=\s*([^,]+)", constants)
+            self._constants |= {name: value} if name else dict(several)
         self._sizes = dict(_SIZES)
         for type_, name, other, other_type in _TYPEDEF.findall(text):
             if size := self._size_of(type_ or other_type):

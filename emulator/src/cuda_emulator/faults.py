@@ -185,9 +185,8 @@ def uninitialised(library, function):
     a library that was compiled for `check`; None without one.
     """
     name = re.escape(function.name.partition("<")[0].rpartition("::")[2])
-    path = pathlib.Path(library._name).with_suffix(".txt")
-    within = ""
-    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+    within, warnings = "", pathlib.Path(library._name).with_suffix(".txt")
+    for line in warnings.read_text("utf-8").splitlines():
         within = line if re.search(r"In (?:function|instantiation)", line) else within
         match = _UNINITIALISED.match(line)
         if match and re.search(rf"\b{name}\b", within):

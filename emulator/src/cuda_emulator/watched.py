@@ -17,13 +17,14 @@ import numpy as np
 
 import cuda_emulator
 from cuda_emulator import faults
+from cuda_emulator.arguments import ArgumentError
 from cuda_emulator.faults import Fault, KernelFault
 
 SECONDS = 60  # of the processor, that a launch may take in one order
 # Part of the largest number by which sums of atomics may differ between two orders, or so many
 # steps of the type, if that is more
 TOLERANCE, STEPS = 1e-5, 16
-FOLLOW = "unwritten output", "no access"  # from errors
+FOLLOW = "unwritten output", "no access"  # notes, from errors
 ELSEWHERE = 63  # the bit of Faults.atomics for all that is no argument
 
 
@@ -77,19 +78,17 @@ def examine(
     numbers of parameters whose arrays hold nothing at first; seconds: of the processor, whole, that
     an order may take. Raises ValueError for a number of them below 1.
     """
-    if seconds not in range(1, 1 << 31):
-        raise ValueError(f"seconds is a whole number from 1 on, not {seconds}")
     start = time.monotonic()
     orders = tuple(orders or cuda_emulator.ORDERS)
     kind = "watched"
     if cuda_emulator.arithmetic == "fused":
         orders, kind = orders[:1], "plain"
-    launch = Launch(function, grid, block, list(args), shared_mem)
+    launch = Launch(function, grid, block, args, shared_mem, seconds)
     listed = launch.over_bounds()
     processes = []
     try:
         for order in () if listed else orders:
-            processes.append(Process(launch, order, launch.numbers(uninitialised), seconds, kind))
+            processes.append(Process(launch, order, kind, launch.numbers(uninitialised)))
         for process in processes:
             listed += process.wait()
             if any(fault.kind == "time limit" for fault in listed):
@@ -112,13 +111,22 @@ def examine(
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """A launch of a kernel, whatever the order."""
+    """A launch of a kernel, whatever the order; seconds: of the processor, whole, that a process of
+    its own may take. Raises ValueError for a number of them below 1.
+    """
 
     function: object
     grid: tuple
     block: tuple
-    args: list
+    args: tuple
     shared_mem: int
+    seconds: int = SECONDS
+
+    def __post_init__(self):
+        if self.seconds not in range(1, 1 << 31):
+            raise ArgumentError(
+                f"seconds is a whole number from 1 on, below 2^31, not {self.seconds}"
+            )
 
     def names(self):
         return faults.parameter_names(self.function)
@@ -140,15 +148,13 @@ class Launch:
         return [Fault(self.function.name, "impossible launch", message)]
 
 
-def counted(launch, seconds, sample, cache_lines, enough):
-    """(the _Counts, the words of its runs) of a launch in a process of its own; sample: an array of
-    numbers of blocks. Raises KernelFault.
+def counted(launch, counts, fields):
+    """The words of the runs that a launch in a process of its own leaves, beside its `counts`, in
+    memory of both; fields: of cuda_emulator._launch. Raises KernelFault.
     """
-    memory = mmap.mmap(-1, ctypes.sizeof(cuda_emulator._Counts))
-    counts = cuda_emulator._Counts.from_buffer(memory)
     with tempfile.TemporaryFile() as file:
-        counts.cache_lines, counts.enough, counts.file = cache_lines, enough, file.fileno()
-        process = Process(launch, "forward", (), seconds, "counted", (sample, counts))
+        counts.file = file.fileno()
+        process = Process(launch, "forward", "counted", **fields)
         try:
             listed = process.wait()
         finally:
@@ -157,63 +163,55 @@ def counted(launch, seconds, sample, cache_lines, enough):
             raise KernelFault.of_all(listed)
         process.copy_back()
         file.seek(0)
-        return counts, np.frombuffer(file.read(), np.uint64).tolist()
+        return np.frombuffer(file.read(), np.uint64).tolist()
 
 
 class Process:
     """A launch in one order, in a process that has begun; faults: what it has found. kind: of
-    Module.library; counts: the last arguments of cuda_emulator._launch.
+    Module.library; empty: numbers of the arguments that hold nothing at first; fields: more of
+    cuda_emulator._launch.
     """
 
-    def __init__(self, launch, order, empty, seconds, kind="watched", counts=((), None)):
-        self.launch, self.order, self.seconds = launch, order, seconds
-        function = launch.function
-        self.library = function.module.library(kind, function.name)
-        parameters = cuda_emulator._parameters(self.library, function.name)
-        args = cuda_emulator._numbers(parameters, launch.args)
-        self.memory = cuda_emulator._Allocations(
-            function.name, args, True, empty, cuda_emulator._constant(parameters)
-        )
-        args = cuda_emulator._fitting(function.name, parameters, args)
-        begin = self.memory.memory.ctypes.data
-        self.guards = begin, begin + self.memory.memory.nbytes
+    def __init__(self, launch, order, kind, empty=(), **fields):
+        self.launch, self.order = launch, order
+        self.library = launch.function.module.library(kind, launch.function.name)
+        self.memory = cuda_emulator._Allocations(self.library, launch, True, empty)
         self.faults = faults.All.from_buffer(mmap.mmap(-1, ctypes.sizeof(faults.All)))
         self.faults.most = 1 if kind == "counted" else faults.MOST
-        self._add_variables()
-        with function.module.globals_of(self.library):
-            self.number = cuda_emulator._launch(
-                self.library,
-                function,
-                launch.grid,
-                launch.block,
-                args,
-                self.memory.pointers,
-                launch.shared_mem,
-                order,
-                self.memory.buffers if kind == "watched" else [],
-                0,
-                *counts,
-                apart=self,
-            )
+        begin = self.memory.memory.ctypes.data
+        self.number = cuda_emulator._launch(
+            self.library,
+            launch,
+            self.memory.args,
+            order,
+            self.memory.buffers if kind == "watched" else [],
+            faults=ctypes.addressof(self.faults),
+            guards_begin=begin,
+            guards_end=begin + self.memory.memory.nbytes,
+            seconds=launch.seconds,
+            variables=self._add_variables(),
+            **fields,
+        )
         if self.number < 0:
             raise OSError("no process could be started for a kernel")
         self.running = not self.faults.count  # or the launch is impossible
 
     def _add_variables(self):
-        """Memory in which the process leaves the __device__ variables, as the results that they
-        are.
+        """The address of memory in which the process leaves the __device__ variables, as the
+        results that they are.
         """
         module = self.launch.function.module
         written = [variable for variable in self.library.globals if variable.writable]
         memory = np.frombuffer(
             mmap.mmap(-1, sum(variable.bytes for variable in written) or 1), np.uint8
         )
-        self.variables, start = memory.ctypes.data, 0
+        start = 0
         module._add_globals(self.library)
         for variable in written:
             copy = memory[start : start + variable.bytes]
-            self.memory.copies.append((module._globals[variable.name], copy))
+            self.memory.copies.append((ELSEWHERE, module._globals[variable.name], copy))
             start += variable.bytes
+        return memory.ctypes.data
 
     def wait(self):
         """The list of faults, when it has ended."""
@@ -234,16 +232,11 @@ class Process:
         return listed + self._changed_constants()
 
     def _changed_constants(self):
-        constant = {
-            id(array)
-            for arg in self.launch.args
-            if isinstance(arg, cuda_emulator.Table)
-            for array in arg.read_only
-        }
+        constant = set(map(id, cuda_emulator._read_only(self.launch.args)))
         message = "an array of a table that is only to be read was changed"
         return [
             Fault(self.launch.function.name, "write to a constant", message, orders=(self.order,))
-            for array, copy in self.memory.copies
+            for _, array, copy in self.memory.copies
             if id(array) in constant and array.tobytes() != copy.tobytes()
         ][:1]
 
@@ -264,31 +257,32 @@ def differences(launch, processes, tolerance):
     atomics = functools.reduce(operator.or_, (each.faults.atomics for each in processes), 0)
     for process in processes[1:]:
         pairs = zip(processes[0].memory.copies, process.memory.copies, strict=True)
-        for (array, first), (_, second) in pairs:
+        for (number, array, first), (_, _, second) in pairs:
             if id(array) in unequal or first.tobytes() == second.tobytes():
                 continue
             unequal.add(id(array))
-            number = next((i for i, arg in enumerate(launch.args) if arg is array), None)
-            name = names[number] if number is not None and number < len(names) else "an array"
+            passed = any(arg is array for arg in launch.args)  # else of a table, or a variable
+            name = names[number] if passed and number < len(names) else "an array"
             values = [copy.view(array.dtype) for copy in (first, second)]
             orders = processes[0].order, process.order
-            summed = atomics >> (ELSEWHERE if number is None else min(number, ELSEWHERE)) & 1
-            kind, message = _difference(name, values, orders, tolerance, atomics, summed)
-            severity, file, line = "note", "", 0
-            if kind == "order dependence":
-                severity = "error"
-                if place := faults.uninitialised(process.library, launch.function):
-                    file, line, variable = place
-                    message += f"; {variable} may be read before it is written"
-            listed.append(
-                Fault(launch.function.name, kind, message, file, line, None, severity, 1, orders)
-            )
+            message, near = _difference(name, values, orders, tolerance)
+            fault = Fault(launch.function.name, "order dependence", message, orders=orders)
+            summed = atomics >> min(number, ELSEWHERE) & 1 and array.dtype.kind == "f"
+            explained = near if summed else atomics
+            if explained:
+                kind = "order of sums" if near else "order of atomics"
+                fault = dataclasses.replace(fault, kind=kind, severity="note")
+            elif place := faults.uninitialised(process.library, launch.function):
+                file, line, variable = place
+                message += f"; {variable} may be read before it is written"
+                fault = dataclasses.replace(fault, message=message, file=file, line=line)
+            listed.append(fault)
     return listed
 
 
-def _difference(name, values, orders, tolerance, atomics, summed):
-    """(kind, message) of an array's values, those of two orders, that differ; atomics: whether
-    the kernel has some; summed: whether they may be of this array.
+def _difference(name, values, orders, tolerance):
+    """(message, whether it may be of sums in another order) of an array's values, those of two
+    orders, that differ.
     """
     first, second = values
     unequal = first.view(np.uint8).reshape(first.size, -1) != second.view(np.uint8).reshape(
@@ -300,17 +294,13 @@ def _difference(name, values, orders, tolerance, atomics, summed):
         f"{name}[{place}] is {first[place]} in the order {orders[0]} of threads and blocks and "
         f"{second[place]} in the order {orders[1]}; {len(places)} of {first.size} elements differ"
     )
-    near = False
-    if first.dtype.kind == "f":
-        largest = np.nanmax(np.abs(first)) if not np.isnan(first).all() else 0.0
-        part = np.abs(first[places].astype(float) - second[places]).max() / (largest or 1.0)
-        message += f", by up to {part:.1e} of the largest"
-        if tolerance is None:
-            tolerance = max(TOLERANCE, STEPS * float(np.finfo(first.dtype).eps))
-        near = part <= tolerance
-    if not atomics or (summed and first.dtype.kind == "f" and not near):
-        return "order dependence", message
-    return "order of sums" if near else "order of atomics", message
+    if first.dtype.kind != "f":
+        return message, False
+    largest = np.nanmax(np.abs(first)) if not np.isnan(first).all() else 0.0
+    part = np.abs(first[places].astype(float) - second[places]).max() / (largest or 1.0)
+    if tolerance is None:
+        tolerance = max(TOLERANCE, STEPS * float(np.finfo(first.dtype).eps))
+    return f"{message}, by up to {part:.1e} of the largest", part <= tolerance
 
 
 def merged(listed):

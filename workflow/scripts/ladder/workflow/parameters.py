@@ -267,8 +267,8 @@ def warnings(run: Run) -> list[str]:
     steps = None
     if run.network.trains and run.settings.training != "patches":
         per_epoch = -(-run.training_images // run.settings.batch_size)
-        steps = run.settings.steps
-        steps = run.settings.epochs * per_epoch if steps == "none" else steps
+        own = run.settings
+        steps = own.epochs * per_epoch if own.steps == "none" else own.steps
     source = dataset_facts.pictures(run.settings)
     counts = listing.training_counts(source, run.settings.test_share) if source.classes else []
     return recipe.warnings(run.training_images, counts, steps)

@@ -30,7 +30,7 @@ BUDGET = {
     "snakemake_logger_plugin_ladder": 564,
     "package": 263,
     "benchmarks": 54193,
-    "tests": 452416,
+    "tests": 452413,
     # with its tests
     "emulator": 45755,
 }

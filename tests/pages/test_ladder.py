@@ -62,13 +62,16 @@ def test_all_marks_are_on_one_logarithmic_axis():
     assert (measured["x"], measured["y"]) == ([0.11, 0.06], [1, 3])
     assert (here["x"], here["y"]) == ([7.0, 0.12], [0, 1])
     row = made["rows"][1]
-    assert (row["predicted"], row["measured"], row["torch"], row["here"], row["takes"]) == (
+    assert (row["predicted"], row["measured"], row["torch"], row["here"], row["against"]) == (
         "0.090-0.13",
         "0.11",
         "0.055",
         "0.12",
-        "0.50",
+        "2 times PyTorch’s time",
     )
+    assert chart["y"]["rows"][1]["small"] == row["against"]
+    faster = ladder.Step("gpu_basic", measured=0.5, torch=1.31)
+    assert ladder.context([faster], "", {})["rows"][0]["against"] == "2.62 times as fast as PyTorch"
     assert (row["kernels"], made["pytorch"]) == ("basic012", "2.11.0")
 
 

@@ -34,6 +34,11 @@ def test_the_page_names_every_rung_that_cannot_run_here(summary):
     assert "and all results agree" in text and "2026-01-31 12:34" in text
 
 
+def test_a_page_on_which_no_rung_ran_says_why(summary):
+    made = {**summary, "rungs": [{"name": "cpu", "fault": "no memory"}], "fastest": {}}
+    assert "cpu did not run. no memory" in text_of(parity_page.page(made, "2026"))
+
+
 def test_a_rung_for_a_lower_precision_has_its_own_tolerance_and_its_own_fastest(summary):
     first = summary["rungs"][0]
     rounded = {

@@ -1247,9 +1247,27 @@ def test_the_better_of_two_untrained_encoders_is_what_a_verdict_ends_with(digits
     assert verdicts.conclusion(digits, [random, strong | {"fault": "chance"}]) == "training helped"
 
 
-def test_few_images_are_said_first(tmp_path):
+@pytest.mark.parametrize(
+    "role, words",
+    [
+        ("train", " with multiplier mine.npy (01234567) and tested with exact, classifies"),
+        ("evaluate", " with multiplier exact and tested with mine.npy (01234567), classifies"),
+    ],
+)
+def test_a_table_of_products_is_named(lenet, role, words, monkeypatch):
+    params = lenet[role].manifest["spec"]["params"]
+    monkeypatch.setitem(params, "multiplier", "integers 0123456789abcdef")
+    files = dict.fromkeys(("multiplier", "test_multiplier"), "mine.npy")
+    numbers = report.summary(lenet, "r0123456789e", files)
+    assert f"1,437 labelled images{words}" in numbers["verdict"]
+    named = {"train": "multiplier", "evaluate": "test_multiplier"}[role]
+    assert numbers["reproduce"]["not_in_settings"] == [named]
+    assert "0123" not in str(numbers["reproduce"]["settings"])
+
+
+def test_few_images_are_said_to_be_few(tmp_path):
     numbers = report.summary(synthetic_run.make(tmp_path, test=60), "r0123456789e")
-    assert numbers["verdict"].startswith("Only 60 images to test on. An SVM on features of")
+    assert " of only 60 test images of " in numbers["verdict"]
 
 
 def test_of_unbalanced_classes_the_largest_is_a_control_and_the_mean_stands_beside(tmp_path):

@@ -1,9 +1,11 @@
 """Which settings are parameters of which stages, by the versions that they change."""
 
+import numpy as np
 import pytest
 
 import picture_folders
 import planned
+from ladder.arithmetic import multipliers
 from ladder.data import listing
 from ladder.store import cache
 
@@ -228,6 +230,15 @@ def test_a_multiplier_counts_where_it_makes_products():
         "report",
     }
     assert "multiplier" not in planned.chain(lenet)["train"].spec["params"]
+
+
+def test_a_report_has_the_file_of_a_table_and_its_training_what_it_holds(tmp_path):
+    np.save(tmp_path / "mine.npy", multipliers.tabulated("mbm", 3))
+    path = str(tmp_path / "mine.npy")
+    chain = planned.chain({"network": "lenet_5", "multiplier": path, "multiplier_in": ["forward"]})
+    params = chain["report"].spec["params"]
+    assert (params["multiplier"], params["test_multiplier"]) == ("mine.npy", "mine.npy")
+    assert chain["train"].spec["params"]["multiplier"] == multipliers.identity(path)
 
 
 def test_a_precision_counts_where_products_are_made():

@@ -627,7 +627,7 @@ def test_pictures_of_ones_own_take_the_recipe_and_what_is_written_wins(tmp_path)
         *("ridge_random", "ridge_strong", "ridge_pixels"),
         "majority",
     ]
-    assert summary["verdict"].startswith("Only 12 images to test on. ")
+    assert " of only 12 test images of " in summary["verdict"]
     chosen = {key: value for each in summary["choices"] for key, value in each["keys"].items()}
     assert {"network", "features_flip", "batch_size"} <= chosen.keys()
     assert not {"patches_samples", "patch_net_filters"} & chosen.keys()

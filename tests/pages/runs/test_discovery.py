@@ -195,14 +195,19 @@ def test_a_run_has_costs_and_errors_of_its_multiplier_a_table_by_its_path(tmp_pa
     np.save(tmp_path / "mine.npy", multipliers.tabulated("mbm", 3))
     path = str(tmp_path / "mine.npy")
     for name in ("am32", multipliers.identity(path)):
-        synthetic_results.add(
+        report = synthetic_results.add(
             results, dataset="mnist", network="lenet_5", epochs=1, seed=7, multiplier=name
-        )
+        )["report"]
+    spec = report.manifest["spec"]
+    manifest_files.rewrite(
+        report.folder, spec=spec | {"params": spec["params"] | {"multiplier": "mine.npy"}}
+    )
     listed = entry(settings={"multiplier": path})
     found = discovery.runs(results, [listed], {"power": {"mine.npy": 0.2, "am32": 0.3}})
     by_name = {run.settings.get("multiplier"): run.numbers for run in found}
     tested = [run for run in found if run.settings.get("seed") == 7]
     assert len(tested) == 2 and by_name["exact"]["error_most"] < 1e-7
+    assert f"mine.npy ({multipliers.find(path).digest[:8]})" in by_name
     assert {run.settings["test_multiplier"] for run in tested} == {"exact"}, "trained with it alone"
 
 

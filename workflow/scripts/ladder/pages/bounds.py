@@ -20,93 +20,55 @@ BOUNDS = {
     ),
     "launch": ("rest", "what any launch takes to begin, where its work takes less"),
 }
-# [bound, what is counted, whether a count of it is the reason, what that count means, what helps]:
-# the first row of a bound that is the reason holds. {} is the count in percent.
+# What is counted -> what its count means; {} is the count in percent.
+MEANINGS = {
+    "waves": "whose blocks fill {} of the GPU",
+    "occupancy": "with {} of the warps that a multiprocessor can hold",
+    "coalesced": "which uses {} of the bytes that it loads",
+    "conflicts": "of whose accesses to shared memory {} wait for a bank",
+    "products": "of whose instructions {} multiply",
+}
+ANY = 0, 1e9
+# [bound, what is counted, which counts of it are the reason, what helps]: the first row of a bound
+# that is the reason holds.
 RULES = (
-    (
-        "latency",
-        "waves",
-        lambda count: count < 0.5,
-        "whose blocks fill {} of the GPU",
-        "more blocks, each with a part of the sums,",
-    ),
+    ("latency", "waves", (0, 0.5), "more blocks, each with a part of the sums,"),
     (
         "latency",
         "occupancy",
-        lambda count: count < 0.25,
-        "with {} of the warps that a multiprocessor can hold",
+        (0, 0.25),
         "smaller tiles, of which more fit, or more stages of copies under way",
     ),
-    (
-        "latency",
-        "occupancy",
-        lambda _: True,
-        "with {} of the warps that a multiprocessor can hold",
-        "more loads under way in each thread",
-    ),
-    (
-        "level 1",
-        "coalesced",
-        lambda count: count < 0.5,
-        "which uses {} of the bytes that it loads",
-        "neighbouring addresses for the threads of a warp",
-    ),
-    (
-        "level 1",
-        "conflicts",
-        lambda count: count > 0.1,
-        "of whose accesses to shared memory {} wait for a bank",
-        "a layout without conflicts of banks",
-    ),
+    ("latency", "occupancy", ANY, "more loads under way in each thread"),
+    ("level 1", "coalesced", (0, 0.5), "neighbouring addresses for the threads of a warp"),
+    ("level 1", "conflicts", (0.1, 1), "a layout without conflicts of banks"),
     (
         "level 1",
         "products",
-        lambda _: True,
-        "of whose instructions {} multiply",
+        ANY,
         "more results in the registers of a thread, which use what is loaded more often,",
     ),
+    ("issue", "products", (0, 0.5), "wider loads, and more products for each,"),
     (
         "issue",
         "products",
-        lambda count: count < 0.5,
-        "of whose instructions {} multiply",
-        "wider loads, and more products for each,",
-    ),
-    (
-        "issue",
-        "products",
-        lambda _: True,
-        "of whose instructions {} multiply",
+        ANY,
         "tensor cores, of which one instruction multiplies matrices,",
     ),
-    (
-        "tensor cores",
-        "products",
-        lambda _: True,
-        "of whose instructions {} multiply",
-        "fewer products, or operands of fewer bits,",
-    ),
+    ("tensor cores", "products", ANY, "fewer products, or operands of fewer bits,"),
     (
         "level 2",
         "occupancy",
-        lambda _: True,
-        "with {} of the warps that a multiprocessor can hold",
+        ANY,
         "larger tiles, or tiles that blocks share, which bring each byte fewer times,",
     ),
     (
         "memory",
         "coalesced",
-        lambda _: True,
-        "which uses {} of the bytes that it loads",
+        ANY,
         "fused operations, whose results in between never leave the chip,",
     ),
-    (
-        "launch",
-        "waves",
-        lambda _: True,
-        "whose blocks fill {} of the GPU",
-        "fewer launches, each with more work,",
-    ),
+    ("launch", "waves", ANY, "fewer launches, each with more work,"),
 )
 
 
@@ -114,15 +76,16 @@ def sentences(bound, limiting, middle):
     """What bounds a step, what would help next, and how much it can at most; limiting, middle: of
     rungs/counted.py.
     """
-    means, helps = next(
-        (means.format(share(limiting[what])), helps)
-        for name, what, is_reason, means, helps in RULES
-        if name == bound and is_reason(limiting[what])
+    what, helps = next(
+        (what, helps)
+        for name, what, (least, most), helps in RULES
+        if name == bound and least <= limiting[what] <= most
     )
     where = f"{limiting['place']} ({limiting['kernel'].partition(' ')[2]})"
     return (
         f"{share(limiting['share'])} of its time is bound by {bound}, most of it in {where}, "
-        f"{means}. {helps[0].upper()}{helps[1:]} would help next: without this bound the step would take "
+        f"{MEANINGS[what].format(share(limiting[what]))}. "
+        f"{helps[0].upper()}{helps[1:]} would help next: without this bound the step would take "
         f"{share(limiting['without'] / middle)} of the time, bound by {limiting['next']}."
     )
 

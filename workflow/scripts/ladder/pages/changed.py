@@ -53,11 +53,10 @@ def sentence(inputs, measured, networks):
         for control in measured["controls"]
     ]
     concluded, space = conclusion(inputs, measured["controls"]), templates.NARROW_SPACE
-    pictures = templates.counted(measured["pictures"], "picture")
+    pictures = verdicts.counted(measured["pictures"], "picture")
     against = f": {templates.listed(differences)}" if differences else ""
-    few = f"Only {pictures} to change. " if measured["pictures"] < verdicts.FEW else ""
     return (
-        f"{few}By features of {templates.listed(_titles(networks))}, {_learned(inputs)}, {reached['text']} of "
+        f"By features of {templates.listed(_titles(networks))}, {_learned(inputs)}, {reached['text']} of "
         f"the changed copies of {pictures} find their original first among {measured['among']:,} pictures "
         f"(95{space}% interval {reached['interval_text']}{space}%){against}"
         f"{f'; {concluded}' if concluded else ''}."

@@ -11,6 +11,9 @@ from ladder.network import networks
 from ladder.pages import intervals, roles
 from ladder.store import lineage
 
+# The roles whose artifact has a run's weights: the first that it has.
+WEIGHTS = "train", "patches", "initial"
+
 
 def in_order(inputs):
     """[(role, artifact)] in the order of the work."""
@@ -44,7 +47,7 @@ def final(inputs):
     """The artifact with the run's final weights: of the training, of the fit if nothing is trained,
     or the initial ones.
     """
-    return next(inputs[role] for role in ("train", "patches", "initial") if role in inputs)
+    return next(inputs[role] for role in WEIGHTS if role in inputs)
 
 
 def network(inputs):

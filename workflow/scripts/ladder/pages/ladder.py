@@ -50,8 +50,8 @@ def steps(predictions, measured, here):
     listed = [Step(name, here=time) for name, time in here.items() if name not in predicted_rungs]
     for row in predictions:
         name, own = row["name"], measured.get("rungs", {}).get(row["name"], {})
-        today = Step(name, row["kernels"], False, _milliseconds(row["predicted"]), row["dated"])
-        today = dataclasses.replace(today, here=here.get(name))
+        ends = _milliseconds(row["predicted"])
+        today = Step(name, row["kernels"], False, ends, row["dated"], here=here.get(name))
         beside = {
             "measured": _milliseconds(own.get("us")),
             "torch": _milliseconds(own.get("torch")),
@@ -94,8 +94,17 @@ def _row(step):
         **vars(step),
         **{name: text(getattr(step, name)) for name, *_ in SERIES},
         "kernels": step.kernels[:8],
-        "takes": f"{step.torch / step.measured:.2f}" if step.measured and step.torch else "",
+        "against": _against(step),
     }
+
+
+def _against(step):
+    """'16.9 times PyTorch’s time', '2.62 times as fast as PyTorch'; '' of what was not measured."""
+    if not (step.measured and step.torch):
+        return ""
+    if step.measured > step.torch:
+        return f"{text(step.measured / step.torch)} times PyTorch’s time"
+    return f"{text(step.torch / step.measured)} times as fast as PyTorch"
 
 
 def _chart(listed, rows, title, card):
@@ -105,7 +114,7 @@ def _chart(listed, rows, title, card):
             "name": row["name"],
             "note": "earlier kernels" if row["earlier"] else catalog.RUNGS[row["name"]].precision,
             "text": f"{row['here'] or row['measured'] or row['predicted']}{NARROW_SPACE}ms",
-            "small": f"PyTorch takes {row['takes']}×" if row["takes"] else "",
+            "small": row["against"],
         }
         for row in rows
     ]

@@ -115,9 +115,7 @@ def summary(inputs, version, params=None):
         "schema_version": summary_keys.SCHEMA,
         "name": params.get("name"),
         "tags": params.get("tags", []),
-        "verdict": verdicts.sentence(
-            inputs, against, names, dataset, params.get("control_settings")
-        )
+        "verdict": verdicts.sentence(inputs, against, names, params)
         if against
         else changed.sentence(inputs, copies, names)
         if copies

@@ -31,9 +31,11 @@ def settings(inputs, params):
     config = lineage.settings(
         {"report": report, **{role: artifact.manifest for role, artifact in inputs.items()}}
     )
-    for key in unwritten(inputs):
+    used = multipliers_of(inputs)
+    for key in (*used, *unwritten(inputs)):
         config.pop(key, None)
-    config |= _multipliers(inputs)
+    if set(used.values()) != {"exact"}:
+        config |= {key: name for key, name in used.items() if name in multipliers.MULTIPLIERS}
     if "table" in params:
         config["network"] = params["network"]
     if "train" not in inputs:
@@ -56,15 +58,17 @@ def unwritten(inputs):
     specs = [artifact.manifest["spec"]["params"] for artifact in inputs.values()]
     present = {
         "features_concatenate": "joined" in inputs,
-        "multiplier": any(
-            params.get("multiplier", "exact") not in multipliers.MULTIPLIERS for params in specs
-        ),
         "folder": any("folder_sha256" in params for params in specs),
         "initial_weights": any("file_sha256" in params for params in specs),
     }
     data = inputs["data"].manifest if "data" in inputs else {}
     return [
         *(key for key, there in present.items() if there),
+        *(
+            key
+            for key, name in multipliers_of(inputs).items()
+            if name not in multipliers.MULTIPLIERS
+        ),
         *data.get("metrics", {}).get("given", ()),
     ]
 
@@ -81,11 +85,19 @@ def multipliers_of(inputs):
     return {"multiplier": trained, "test_multiplier": tested}
 
 
-def _multipliers(inputs):
-    """As `multipliers_of`, where one is not exact and none is a person's table."""
-    used = multipliers_of(inputs)
-    names = set(used.values())
-    return used if names != {"exact"} and names <= multipliers.MULTIPLIERS.keys() else {}
+def named_multipliers(inputs, params):
+    """As `multipliers_of`, but a person's table as 'mine.npy (63234778)'; params: of the report."""
+    return {
+        key: name
+        if name in multipliers.MULTIPLIERS
+        else f"{params.get(key, 'a table')} {digits(name)}"
+        for key, name in multipliers_of(inputs).items()
+    }
+
+
+def digits(identity):
+    """The first digits of a table's digest, '(63234778)'."""
+    return f"({identity.rpartition(' ')[2][:8]})"
 
 
 def text(settings):

@@ -8,7 +8,7 @@ answers that both have kept.
 import numpy as np
 
 from ladder.classifiers import metrics
-from ladder.pages import facts, intervals, roles, templates
+from ladder.pages import facts, intervals, reproduce, roles, templates
 from ladder.pages.sections import features
 from ladder.store import lineage
 
@@ -31,7 +31,7 @@ OF_CLASSIFIER = {
 }
 # Why an untrained encoder is no control; key of `numbers` -> words.
 FAULTS = {"chance": "no better than the most frequent class", "pixels": "below raw pixels"}
-FEW = 100  # images: what is said of an accuracy on fewer begins with their number
+FEW = 100  # images: of fewer a verdict says "only"
 MAJORITY = ("the most frequent class alone", "Most frequent class")
 UNTRAINED_OTHER = (
     "an untrained encoder with settings of its own",
@@ -128,10 +128,12 @@ def _control(name, predictions, accuracy, own, inputs):
 # In words.
 
 
-def sentence(inputs, against, networks, dataset, other=None):
-    """The verdict of `numbers` in one sentence; networks: titles, as of features.networks; other:
-    settings that the untrained encoder alone has."""
+def sentence(inputs, against, networks, params):
+    """The verdict of `numbers` in one sentence; networks: titles, as of features.networks; params:
+    of the report.
+    """
     own, n = facts.predictions(inputs), inputs["data"].metrics["test"]
+    other = params.get("control_settings")
     reached = intervals.share(own.metrics["accuracy"], n)
     valid = [control for control in against["controls"] if not control["fault"]]
     differences = [
@@ -140,13 +142,18 @@ def sentence(inputs, against, networks, dataset, other=None):
     ] + [_no_control(control, n, other) for control in against["controls"] if control["fault"]]
     concluded, space = conclusion(inputs, against["controls"], other), templates.NARROW_SPACE
     balanced = intervals.balanced(own.metrics)
-    few = f"Only {templates.counted(n, 'image')} to test on. " if n < FEW else ""
     return (
-        f"{few}{_subject(inputs, networks)} classifies {reached['text']} of "
-        f"{templates.counted(n, f'{facts.scored_on(inputs)} image')} of {templates.dataset_title(dataset)} correctly "
+        f"{_subject(inputs, networks, params)} classifies {reached['text']} of "
+        f"{counted(n, f'{facts.scored_on(inputs)} image')} of "
+        f"{templates.dataset_title(facts.params(inputs, 'data')['dataset'])} correctly "
         f"(95{space}% interval {reached['interval_text']}{space}%{f', {balanced}' if balanced else ''}): "
         f"{templates.listed(differences)}{f'; {concluded}' if concluded else ''}."
     )
+
+
+def counted(n, what):
+    """'60,000 test images', 'only 60 test images'."""
+    return f"{'only ' if n < FEW else ''}{templates.counted(n, what)}"
 
 
 def _no_control(control, n, other):
@@ -155,15 +162,16 @@ def _no_control(control, n, other):
     return f"{names(control, other)[0]}, {reached}, is no control ({FAULTS[control['fault']]})"
 
 
-def _subject(inputs, networks):
+def _subject(inputs, networks, params):
     how, images, (titles, untrained) = facts.how(inputs), inputs["data"].metrics["train"], networks
+    products = _products(**reproduce.named_multipliers(inputs, params))
     if "evaluate" in inputs:
         trained = (
             f"trained on {templates.counted(images, 'labelled image')}"
             if "train" in inputs
             else _weights(inputs, how)
         )
-        return f"{titles[0]}, {trained},"
+        return f"{titles[0]}, {trained}{products},"
     labelled = features.with_labels(features.origins(inputs))
     learned = {
         "trained": f"trained {'partly with' if labelled else 'without'} labels on {templates.counted(images, 'image')}",
@@ -177,8 +185,16 @@ def _subject(inputs, networks):
     )
     return (
         f"{classifier} on features of {templates.listed([first, *titles[1:]])}, "
-        f"{learned.get(how) or _weights(inputs, how)},{beside}"
+        f"{learned.get(how) or _weights(inputs, how)}{products},{beside}"
     )
+
+
+def _products(multiplier, test_multiplier):
+    """What the network multiplies with, in words; '' where all is exact."""
+    if {multiplier, test_multiplier} == {"exact"}:
+        return ""
+    tested = "" if test_multiplier == multiplier else f" and tested with {test_multiplier}"
+    return f" with multiplier {multiplier}{tested}"
 
 
 def _weights(inputs, how):

@@ -7,6 +7,7 @@ Each function takes a run and the role of the artifact.
 
 import dataclasses
 import math
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -85,12 +86,11 @@ def _multiplier(run: Run) -> Params:
     """What the training multiplies; empty if that is exact. Halves need loss scaling."""
     name, used = run.multiplier_identity, run.settings.multiplier_in
     if name == "exact" or not used:
-        return {
-            **_precision(run),
-            **(run.pick("loss_scale") if run.settings.precision == "float16" else {}),
-        }
-    scaled = name == "fp16" and used != ["forward"]
-    return {"multiplier": name, "multiplier_in": used, **(run.pick("loss_scale") if scaled else {})}
+        params, scaled = _precision(run), run.settings.precision == "float16"
+    else:
+        params = {"multiplier": name, "multiplier_in": used}
+        scaled = name == "fp16" and used != ["forward"]
+    return {**params, **(run.pick("loss_scale") if scaled else {})}
 
 
 def _precision(run: Run) -> Params:
@@ -237,27 +237,26 @@ def feature_map(run: Run, role: Role) -> Params:
 
 
 def report(run: Run, role: Role) -> Params:
-    named = {key: value for key, value in run.pick("name", "tags", "targets").items() if value}
-    named |= {} if run.settings.share else run.pick("share")
+    may_be_empty = {
+        **run.pick("name", "tags", "targets"),
+        "runs": listed(run.listed),
+        "control_settings": run.others[RANDOM].pick(*run.controls[RANDOM])
+        if RANDOM in run.others and run.facts.classes
+        else {},
+        "choices": list(map(dataclasses.asdict, run.choices)),
+        "declined": list(map(dataclasses.asdict, run.declined)),
+        "warnings": warnings(run),
+    }
     return {
         **run.network_params,
         **run.pick("dataset", "variant", "seed"),
-        **named,
-        **({"runs": listed(run.listed)} if run.listed else {}),
-        **(
-            {"control_settings": run.others[RANDOM].pick(*run.controls[RANDOM])}
-            if RANDOM in run.others and run.facts.classes
-            else {}
-        ),
-        **{
-            key: value
-            for key, value in {
-                "choices": [dataclasses.asdict(choice) for choice in run.choices],
-                "declined": [dataclasses.asdict(choice) for choice in run.declined],
-                "warnings": warnings(run),
-            }.items()
-            if value
+        **({} if run.settings.share else run.pick("share")),
+        **{  # the files of tables, whose identities the stages have
+            key: pathlib.Path(name).name
+            for key, name in run.pick("multiplier", "test_multiplier").items()
+            if name != getattr(run, f"{key}_identity")
         },
+        **{key: value for key, value in may_be_empty.items() if value},
     }
 
 
@@ -268,8 +267,8 @@ def warnings(run: Run) -> list[str]:
     steps = None
     if run.network.trains and run.settings.training != "patches":
         per_epoch = -(-run.training_images // run.settings.batch_size)
-        whole = run.settings.epochs * per_epoch
-        steps = whole if run.settings.steps == "none" else run.settings.steps
+        own = run.settings
+        steps = own.epochs * per_epoch if own.steps == "none" else own.steps
     source = dataset_facts.pictures(run.settings)
     counts = listing.training_counts(source, run.settings.test_share) if source.classes else []
     return recipe.warnings(run.training_images, counts, steps)

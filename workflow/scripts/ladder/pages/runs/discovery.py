@@ -20,7 +20,7 @@ from ladder import progress, sources
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError, excerpt
 from ladder.machine import locks
-from ladder.pages import reproduce
+from ladder.pages import facts, reproduce
 from ladder.pages.runs import columns
 from ladder.store import artifacts, cache, disk, lineage, manifests, programs
 
@@ -109,7 +109,9 @@ def runs(results, listed=(), given=None):
     for run in there.values():
         name = run.settings.get("test_multiplier")
         if run.numbers and name:
-            run.numbers.update(columns.of_multiplier(tables.get(name, name), given or {}))
+            run.numbers.update(
+                columns.of_multiplier(tables.get(name.rpartition(" ")[2], name), given or {})
+            )
     ordered = sorted(there.values(), key=lambda run: (run.about["made"], run.version), reverse=True)
     return [*ordered, *waiting]
 
@@ -124,8 +126,8 @@ def _numbered(listed):
 
 
 def _tables(listed):
-    """Identity -> path of the tables of multipliers that listed runs name: an artifact keeps the
-    identity alone.
+    """What the name of a table ends with in the settings of runs -> the path that listed runs name
+    it by: an artifact does not keep it.
     """
     paths = {
         entry["settings"][key]
@@ -136,7 +138,7 @@ def _tables(listed):
     tables = {}
     for path in paths:
         with contextlib.suppress(UserError):  # one that is not there is no run either
-            tables[multipliers.identity(path)] = path
+            tables[reproduce.digits(multipliers.identity(path))] = path
     return tables
 
 
@@ -305,11 +307,11 @@ def _settings(store, version):
         for role, artifact in read.items()
         if artifact
     }
-    settings = {**store.settings(version), **reproduce.multipliers_of(inputs)}
+    params = store.manifest(version)["spec"]["params"]
+    settings = {**store.settings(version), **reproduce.named_multipliers(inputs, params)}
     if None in read.values():
         gone = "the settings of stages that are no longer there"
         return {"settings": settings, "unsaid": [gone]}
-    params = store.manifest(version)["spec"]["params"]
     return {
         "settings": settings,
         "written": reproduce.settings(inputs, params),
@@ -350,9 +352,7 @@ def _scored_on(summary):
 
 def _weights(versions):
     """The version of a run's weights: of the training, the fit, or the start."""
-    return next(
-        (versions[role] for role in ("train", "patches", "initial") if role in versions), ""
-    )
+    return next((versions[role] for role in facts.WEIGHTS if role in versions), "")
 
 
 def _changed(folder):

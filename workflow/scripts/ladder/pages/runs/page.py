@@ -62,7 +62,7 @@ def page(runs, defaults, entry=dict, files=()):
     entry: the function of Run.written that returns the overrides by which an entry of the list
     `runs` is the same run; files: the names of those in results/.
     """
-    shown = {**context(runs, defaults, entry), "pages": _pages(files)}
+    shown = {**context(runs, defaults, entry), "pages": PAGES, "files": files}
     data = json.dumps(shown.pop("data"), separators=(",", ":"), ensure_ascii=False)
     for letter in "<>&'":  # what would end a script
         data = data.replace(letter, f"\\u{ord(letter):04x}")
@@ -207,20 +207,6 @@ def _short(value, form=""):
     return int(short) if short.is_integer() else short
 
 
-def _pages(files):
-    """[{"name", "title", "file": '' if it is not made, "what", "command"}] of every other page."""
-    return [
-        {
-            "name": name,
-            "title": title,
-            "file": file if file.partition("/")[0] in files else "",
-            "what": what,
-            "command": command,
-        }
-        for name, (title, file, what, command) in PAGES.items()
-    ]
-
-
 def _departing(leader, defaults):
     """A leader with "departs": setting -> text of what differs from the configuration. What that
     leaves to the machine or the run, `auto`, does not.
@@ -275,6 +261,7 @@ def json_text(runs):
 
 def csv_text(runs):
     """runs.csv: a line for each run, the same columns as runs.json."""
+    listed = rows(runs)
     lines = [
         {
             **{
@@ -284,9 +271,9 @@ def csv_text(runs):
             **{key: templates.setting(value) for key, value in row["settings"].items()},
             **row["numbers"],
         }
-        for row in rows(runs)
+        for row in listed
     ]
-    numbers = dict.fromkeys(key for row in rows(runs) for key in row["numbers"])
+    numbers = dict.fromkeys(key for row in listed for key in row["numbers"])
     return output.csv_text([*columns.ABOUT, *_settings(runs), *numbers], lines)
 
 

@@ -24,11 +24,6 @@ ERRORS = 400  # pictures of errors at most, the first ones
 SKETCH = 1024  # values of a tensor's sketch
 STRONGEST = 3  # columns and rows of filters
 BLOCK = 1 << 20
-WEIGHTS = (
-    "train",
-    "patches",
-    "initial",
-)  # roles whose artifact has those of a run, the first of them
 MACHINE = {
     "host": "machine",
     "system": "system",
@@ -62,8 +57,7 @@ def write(run, folder, decides, store):
         makers[f"{run.version}-decisions{mark()}.js"] = lambda: _decisions(run, answers)
     if len(wrong):
         makers[f"{run.version}-errors{mark()}.webp"] = lambda: _errors(answers, wrong)
-    weights = [inputs[role].version for role in WEIGHTS if role in inputs]
-    if run.about["train"] in weights:
+    if run.about["train"] in [inputs[role].version for role in facts.WEIGHTS if role in inputs]:
         makers[f"{run.about['train']}{mark()}.png"] = lambda: _filters(inputs)
     for name, make in reversed(makers.items()):  # the script last: with it the others are there
         keep(folder / name, make)
@@ -81,12 +75,10 @@ def files_of(run, folder, decides):
     the mark stand for their bytes, so they are never written anew.
     """
     version, train = run.version, run.about.get("train")
-    script, decisions = f"{version}{mark()}.js", f"{version}-decisions{mark()}.js"
-    names = {script, f"{train}{mark()}.png", f"{version}-errors{mark()}.webp"}
-    names = {name for name in names if (folder / name).exists()}
-    if script not in names or (decides and not (folder / decisions).exists()):
-        return set()
-    return names | ({decisions} if decides else set())
+    needed = {f"{version}{mark()}.js", *([f"{version}-decisions{mark()}.js"] if decides else [])}
+    names = {*needed, f"{train}{mark()}.png", f"{version}-errors{mark()}.webp"}
+    there = {name for name in names if (folder / name).exists()}
+    return there if needed <= there else set()
 
 
 def _inputs(run, store):
@@ -209,7 +201,7 @@ def _weights(inputs):
     """Tensor -> {"count", "values"}: of a tensor of at most SKETCH values these, of a larger one
     its sketch; None without weights.
     """
-    artifact = next((inputs[role] for role in WEIGHTS if role in inputs), None)
+    artifact = next((inputs[role] for role in facts.WEIGHTS if role in inputs), None)
     try:
         network = networks.from_params(artifact.manifest["spec"]["params"])
         tensors = weights.of_artifact(artifact, network)

@@ -22,9 +22,9 @@ def read() -> dict[str, dict[str, Any]]:
     """{"launches": {key: counts}, "rungs": {rung: summary}, "dates": {rung: day}} as
     benchmarks/count.py writes them; empty without the record.
     """
-    return (
-        json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {"launches": {}, "rungs": {}}
-    )
+    if not RECORD.exists():
+        return {"launches": {}, "rungs": {}, "dates": {}}
+    return json.loads(RECORD.read_text("utf-8"))
 
 
 def measured() -> dict[str, Any]:

@@ -22,9 +22,11 @@ def read() -> dict[str, dict[str, Any]]:
     """{"launches": {key: counts}, "rungs": {rung: summary}, "dates": {rung: day}} as
     benchmarks/count.py writes them; empty without the record.
     """
-    if not RECORD.exists():
-        return {"launches": {}, "rungs": {}, "dates": {}}
-    return json.loads(RECORD.read_text("utf-8"))
+    return (
+        json.loads(RECORD.read_text("utf-8"))
+        if RECORD.exists()
+        else {"launches": {}, "rungs": {}, "dates": {}}
+    )
 
 
 def measured() -> dict[str, Any]:

@@ -155,10 +155,10 @@ def right(record):
         f"their tolerances and give the same bytes twice{', not ' + ', '.join(wrong) if wrong else ''}."
     ]
     sanitized = {
-        (rung, tool): found["errors"]
+        (rung, tool): section["errors"]
         for rung in checks
         for tool in sanitizer.TOOLS
-        if (found := results.result(record, sanitizer.section_name(tool, rung)))
+        if (section := results.result(record, sanitizer.section_name(tool, rung)))
     }
     if sanitized:
         many = len({rung for rung, _ in sanitized})

@@ -185,9 +185,8 @@ def summary(plan, counts):
     """
     launches = [counts[key(launch, plan)] for launch in plan_checks.launches(plan)]
     gpu = prediction.H200
-    middle, interval = prediction.between(gpu), prediction.interval(gpu, launches)
-    steps = timeline(plan, counts)
-    busiest = max(launches, key=lambda launch: prediction.seconds(gpu, launch, middle))
+    rates, steps = prediction.between(gpu), timeline(plan, counts)
+    busiest = max(launches, key=lambda launch: prediction.seconds(gpu, launch, rates))
     return {
         "launches": len(launches),
         "megabytes": sum(launch["bytes"] for launch in launches) / 1e6,
@@ -207,9 +206,8 @@ def summary(plan, counts):
         },
         "kernels": step_kernels.digest(plan),
         "bound_by": next(iter(bound_shares(steps))),
-        "limiting": limiting(gpu, launches, steps, middle),
-        "middle": _microseconds(interval.middle),
-        "swings": {name: _microseconds(*swing) for name, swing in interval.swings.items()},
+        "limiting": limiting(gpu, launches, steps, rates),
+        "middle": _microseconds(prediction.interval(gpu, launches).middle),
         "predicted": {
             card.name: _ends(prediction.interval(card, launches))
             for card in prediction.GPUS

@@ -39,12 +39,7 @@ def page(record):
     from ladder.pages import ladder, launches, templates  # here: verdicts need no Jinja2
 
     gpu, predictions = record["machine"]["gpu"], counted.predictions()
-    measured = {
-        "card": gpu,
-        "made": record["made"][:10],
-        "pytorch": (results.result(record, "PyTorch") or {}).get("torch"),
-        "rungs": {rung: table.measured_step(record, rung) for rung in cases.gpu_rungs()},
-    }
+    measured = table.measured_steps(record, cases.gpu_rungs())
     steps = ladder.steps(rows_of(gpu, predictions), measured, {})
     title = f"A training step of the {HEADLINES[0].name}, {HEADLINES[0].batch} images, on {gpu}"
     return templates.render(
@@ -159,17 +154,15 @@ def right(record):
         f"{len(tried) - len(wrong)} of {len(tried)} rungs agree with {'NumPy' if by_numpy else 'the cpu rung'} within "
         f"their tolerances and give the same bytes twice{', not ' + ', '.join(wrong) if wrong else ''}."
     ]
-    checked = {
-        rung: [
-            checks["errors"]
-            for tool in sanitizer.TOOLS
-            if (checks := results.result(record, sanitizer.section_name(tool, rung)))
-        ]
-        for rung in cases.gpu_rungs()
+    sanitized = {
+        (rung, tool): section["errors"]
+        for rung in checks
+        for tool in sanitizer.TOOLS
+        if (section := results.result(record, sanitizer.section_name(tool, rung)))
     }
-    if any(checked.values()):
-        errors, many = sum(map(sum, checked.values())), sum(map(bool, checked.values()))
-        sentences.append(f"compute-sanitizer: {errors} errors in {many} rungs.")
+    if sanitized:
+        many = len({rung for rung, _ in sanitized})
+        sentences.append(f"compute-sanitizer: {sum(sanitized.values())} errors in {many} rungs.")
     return " ".join(sentences)
 
 

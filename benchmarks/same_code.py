@@ -58,13 +58,13 @@ def main():
     before, today = (
         {
             key: [each for rung in rungs for each in checkout[rung][key]]
-            for key in ("builds", "digests")
+            for key in ("kernels", "digests")
         }
         for checkout in both
     )
-    if len(before["builds"]) != len(today["builds"]):
-        sys.exit(f"{len(before['builds'])} kernels became {len(today['builds'])}")
-    pairs = list(zip(before["builds"], today["builds"], strict=True))
+    if len(before["kernels"]) != len(today["kernels"]):
+        sys.exit(f"{len(before['kernels'])} kernels became {len(today['kernels'])}")
+    pairs = list(zip(before["kernels"], today["kernels"], strict=True))
     changed = [pair for pair in pairs if pair[0]["tokens"] != pair[1]["tokens"]]
     print(f"{len(pairs)} kernels, {len(changed)} with other tokens", flush=True)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -102,9 +102,9 @@ def in_checkout(root, architecture):
 
 
 def listed(root, architecture):
-    """Rung -> {"builds": [name, digest of its tokens, source and compiler options], "digests": all
-    that name kernels}, both by launches, whatever files and macros are called. A kernel of a build
-    is listed with the first rung that has it.
+    """Rung -> {"kernels": [`kernel` of each], "digests": all that name kernels}, both by launches,
+    whatever files and macros are called. A kernel of a build is listed with the first rung that has
+    it.
     """
     folders = ("benchmarks", "workflow/scripts", "tests/support", "emulator/src")
     sys.path[:0] = [str(root / folder) for folder in folders]
@@ -116,30 +116,31 @@ def listed(root, architecture):
 
     seen, listing = set(), {}
     for rung in compilations.documented_rungs():
-        builds = {
+        launches = {
             (compilations.named(launch), launch.entry): launch
             for launch in compilations.launches(rung)
         }
-        builds = {kernel: launch for kernel, launch in builds.items() if kernel not in seen}
-        seen |= builds.keys()
+        launches = {named: launch for named, launch in launches.items() if named not in seen}
+        seen |= launches.keys()
         plan = count.step_plan(rung, count.BATCH)
         digests = [counting.key(launch, plan) for launch in plan_checks.launches(plan)]
         digests += [step_kernels.digest(plan)]
         # a row of compilations.json is of all kernels of a file
         digests += [
             f"{compilations.digest(name)} {step_kernels.text(launch.source).count('__global__')}"
-            for (name, _), launch in builds.items()
+            for (name, _), launch in launches.items()
         ]
         listing[rung] = {
-            "builds": [
-                build(root, architecture, name, launch) for (name, _), launch in builds.items()
+            "kernels": [
+                kernel(root, architecture, name, launch) for (name, _), launch in launches.items()
             ],
             "digests": digests,
         }
     return listing
 
 
-def build(root, architecture, name, launch):
+def kernel(root, architecture, name, launch):
+    """Its names, digest of its tokens, source and compiler options; name: of its build."""
     import compilations
     import step_kernels
 
@@ -157,10 +158,10 @@ def hashed(text):
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def ptx(build):
-    """The digest of the PTX of a build's kernel; raises RuntimeError where NVRTC rejects it."""
+def ptx(kernel):
+    """The digest of a kernel's PTX; raises RuntimeError where NVRTC rejects it."""
     return nameless(
-        only(compiled(build["name"], build["source"], tuple(build["options"])), build["entry"])
+        only(compiled(kernel["name"], kernel["source"], tuple(kernel["options"])), kernel["entry"])
     )
 
 

@@ -136,7 +136,7 @@ def wanted_texts(records):
     return {
         **texts,
         HERE.parent / "docs/ladder.svg": ladder_picture.picture(ladder(newest), card),
-        counted.MEASURED: json.dumps(measured_steps(newest), indent=1) + "\n",
+        counted.MEASURED: json.dumps(measured_steps(newest, documented_rungs()), indent=1) + "\n",
         page: with_predictions(page.read_text("utf-8"), results.measured_then(records)),
     }
 
@@ -191,7 +191,7 @@ def ladder_row(rung, counts, record):
     )
 
 
-def measured_steps(record):
+def measured_steps(record, rungs):
     """{rung: microseconds of a step, of PyTorch's fastest in the same precision, and of what was
     predicted of these kernels} with the day and the card; {} without a record.
     """
@@ -201,7 +201,7 @@ def measured_steps(record):
         "card": record["machine"]["gpu"],
         "made": record["made"][:10],
         "pytorch": (results.result(record, "PyTorch") or {}).get("torch"),
-        "rungs": {rung: measured_step(record, rung) for rung in documented_rungs()},
+        "rungs": {rung: measured_step(record, rung) for rung in rungs},
     }
 
 

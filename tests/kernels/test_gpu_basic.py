@@ -10,7 +10,7 @@ import pytest
 import operation_cases
 import references
 import sparse_memory
-from compiled import compiled
+from compiled import compiled, without_spills
 from cuda_emulator import check
 from emulated import KERNELS, load
 from kernel_checks import counters, fused, integers, normal, poisoned
@@ -212,12 +212,10 @@ FILES = sorted(path.name for path in FOLDER.glob("*.cu"))
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 @pytest.mark.parametrize("file", FILES)
 def test_a_gpu_can_run_it(file):
-    binary = compiled(f"gpu_basic/{file}", (), nvrtc.ARCHITECTURES[-1])
+    binary = without_spills(f"gpu_basic/{file}", (), nvrtc.ARCHITECTURES[-1])
     assert sorted(binary.kernels) == sorted(load(FOLDER / file).names)
     for name, resources in binary.kernels.items():
-        assert resources.spill_bytes == resources.stack_bytes == 0, name
         assert resources.static_shared_bytes == 0, f"{name}: this rung uses global memory only"
-        assert resources.registers * (resources.most_threads or 1) <= 65536, name
         body = binary.ptx.partition(f".entry {name}(")[2]
         assert "st.global" in body.partition(".entry")[0], f"{name} does nothing"
 

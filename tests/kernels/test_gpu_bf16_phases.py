@@ -4,24 +4,36 @@ float64.
 What the kernels share with other convolutions is in test_gpu_bf16.py.
 """
 
+import functools
+
 import numpy as np
 import pytest
 
-import references
+import rounded_copies
 from kernel_checks import gamma, integers, normal, poisoned
-from ladder.arithmetic.multipliers import to_bfloat16
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_opt_v1, packed_tiles
 from ladder.rungs import packed as launches
 from ladder.rungs.launches import Gradient
 from ladder.rungs.packed_tiles import FEW_COLUMNS, LARGE, RECTANGLES, SQUARE
-from ladder.rungs.packing import PhaseWeights
-from rounded_copies import close, copied, numbers, rounded_gradient, rounded_input
-from rung_checks import ONE_ORDER, ORDERS, in_one_order, run_step
+from rounded_copies import (
+    copied,
+    copies_of,
+    numbers,
+    rounded_gradient,
+    rounded_input,
+    rounded_weight,
+)
+from rung_checks import (
+    ORDERS,
+    in_one_order,
+    run_input_grad,
+    run_step,
+    run_weight_grad,
+)
 from rung_plans import NETWORK, trained_in
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
-PHASE_WEIGHTS = PhaseWeights()
 ONE_ARITHMETIC = True  # as in test_gpu_bf16.py
 SHORT, FEW, TALL, NARROW, WIDEST = RECTANGLES
 
@@ -46,74 +58,29 @@ IN_COLUMNS = [
 CASES = APART + IN_COLUMNS
 
 
-class Upsampled:
-    """shape: batch, height and width of the small image, channels, filters."""
-
-    def __init__(self, shape, values):
-        batch, self.height, self.width, self.channels, self.filters = shape
-        self.x = values(batch, self.height, self.width, self.channels)
-        self.weight = values(self.filters, 3, 3, self.channels, seed=1)
-        self.bias = values(self.filters, seed=2)
-        self.dy = values(batch, 2 * self.height, 2 * self.width, self.filters, seed=3)
-
-    def copies(self, orders=ONE_ORDER):
-        """{role: copy} of the weight."""
-        shapes = PHASE_WEIGHTS.weight(self.weight.shape)
-        copies = {f"w.{role}": poisoned(shape, np.uint16) for role, shape in shapes.items()}
-        run_step(
-            launches.copy_weights,
-            {"w": self.weight},
-            copies,
-            orders,
-            copies={"w": {role: f"w.{role}" for role in shapes}},
-        )
-        return {role: copies[f"w.{role}"] for role in shapes}
-
-    def phase_weights(self):
-        """The phase weights that are multiplied."""
-        return to_bfloat16(references.decompose_taps(self.weight))
-
+class Upsampled(rounded_copies.Upsampled):
     def forward(self, tile=None, **attributes):
         """y, or its copy in bfloat16 with this padding."""
-        shape = len(self.x), 2 * self.height, 2 * self.width, self.filters
-        writes = {"y": poisoned(shape)}
+        writes = {"y": poisoned(self.output)}
         if "padding" in attributes:
-            padding = attributes["padding"]
-            writes = {
-                "copy": poisoned(
-                    (shape[0], shape[1] + 2 * padding, shape[2] + 2 * padding, shape[3]), np.uint16
-                )
-            }
+            (batch, *sizes, filters), border = self.output, 2 * attributes["padding"]
+            shape = batch, *(size + border for size in sizes), filters
+            writes = {"copy": poisoned(shape, np.uint16)}
         run_step(
-            lambda step, build: launches.phase_forward(step, build, tile),
-            {"x": rounded_input(self.x, 1), "weight": self.copies()["packed"], "bias": self.bias},
+            functools.partial(launches.phase_forward, tile=tile),
+            {"x": rounded_input(self.x, 1), "weight": self.copies()[0], "bias": self.bias},
             writes,
             **{"relu": False, **attributes},
         )
         return next(iter(writes.values()))
 
     def input_grad(self, tile=None):
-        dx = poisoned(self.x.shape)
-        run_step(
-            lambda step, build: launches.input_grad(step, build, tile),
-            {
-                "dy": rounded_gradient(self.dy, 1)[0],
-                "flipped": self.copies()["flipped"],
-                "zeros": np.zeros(self.channels, np.float32),
-            },
-            {"dx": dx},
-            stride=2,
-        )
-        return dx
+        reads = {"dy": rounded_gradient(self.dy, 1)[0], "flipped": self.copies()[1]}
+        return run_input_grad(functools.partial(launches.input_grad, tile=tile), reads, self, 2)
 
     def weight_grad(self, tile=None):
-        dweight, dbias = poisoned(self.weight.shape), poisoned(self.bias.shape)
-        run_step(
-            lambda step, build: launches.phase_weight_grad(step, build, tile),
-            self.operands(),
-            {"dweight": dweight, "dbias": dbias},
-        )
-        return dweight, dbias
+        function = functools.partial(launches.phase_weight_grad, tile=tile)
+        return run_weight_grad(function, self.operands(), self)
 
     def operands(self):
         """Of the weight gradient."""
@@ -124,36 +91,19 @@ class Upsampled:
 @pytest.mark.parametrize("shape, tile", CASES, ids=str)
 def test_all_directions_are_those_of_a_convolution_of_the_upsampled_image(shape, tile):
     conv = Upsampled(shape, integers)
-    upsampled = references.upsample2d(conv.x)
-    assert np.array_equal(
-        conv.forward(tile), references.conv2d(upsampled, conv.weight, conv.bias, 1)
-    )
-    dx = references.conv2d_input_grad(conv.dy, conv.weight, 1, 2 * conv.height, 2 * conv.width)
-    wanted = dx.reshape(len(dx), conv.height, 2, conv.width, 2, conv.channels).sum(axis=(2, 4))
-    assert np.array_equal(conv.input_grad(), wanted)
-    dweight, dbias = conv.weight_grad()
-    assert np.array_equal(dweight, references.conv2d_weight_grad(upsampled, conv.dy, 1, 3))
-    assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
+    conv.check_on_integers(tile)
+    conv.check_weight_grad_on_integers()
 
 
 def test_the_parts_of_a_weight_gradient_have_channels_that_the_weight_has_not():
-    conv = Upsampled((3, 7, 7, 3, 40), integers)  # 3 channels, in x a chunk of 8
-    wanted = references.conv2d_weight_grad(references.upsample2d(conv.x), conv.dy, 1, 3)
-    assert np.array_equal(conv.weight_grad()[0], wanted)
+    # 3 channels, in x a chunk of 8
+    Upsampled((3, 7, 7, 3, 40), integers).check_weight_grad_on_integers()
 
 
 @pytest.mark.usefixtures("sums")
 @pytest.mark.parametrize("shape, tile", CASES, ids=str)
 def test_sums_of_taps_are_rounded_once(shape, tile):
-    conv = Upsampled(shape, normal)
-    x, dy, (height, width) = to_bfloat16(conv.x), to_bfloat16(conv.dy), conv.dy.shape[1:3]
-    y = references.conv2d_input_grad(x, conv.phase_weights(), 1, height, width, 2) + conv.bias
-    with in_one_order():
-        close(conv.forward(tile, relu=True), np.maximum(y, 0))
-        close(conv.input_grad(), references.conv2d(dy, conv.phase_weights(), 0, 1, 2))
-        dweight, dbias = conv.weight_grad()
-    close(dweight, references.add_tap_gradients(references.conv2d_weight_grad(dy, x, 1, 4, 2)))
-    close(dbias, conv.dy.astype(float).sum(axis=(0, 1, 2)))
+    Upsampled(shape, normal).check_rounding(tile)
 
 
 @pytest.mark.parametrize("tile", [SQUARE, LARGE, NARROW, TALL, WIDEST], ids=str)
@@ -187,21 +137,15 @@ def test_images_have_no_part_in_one_another():
 )
 def test_copies_have_the_phases_and_the_phase_weights(shape):
     conv = Upsampled(shape, normal)
-    taps, found = (
-        conv.phase_weights(),
-        {role: numbers(copy) for role, copy in conv.copies(ORDERS).items()},
-    )
-    channels, filters, size = conv.channels, conv.filters, found["packed"].shape[1]
+    taps, (packed, flipped) = conv.phase_weights, map(numbers, conv.copies(ORDERS))
+    channels, filters, size = conv.channels, conv.filters, packed.shape[1]
     assert size == (3 if 4 * filters <= 16 else 2)
-    assert (
-        np.array_equal(found["flipped"][..., :filters], taps)
-        and not found["flipped"][..., filters:].any()
-    )
+    assert np.array_equal(flipped[..., :filters], taps) and not flipped[..., filters:].any()
     wanted = np.zeros((2, 2, filters, size, size, -(-channels // 8) * 8), np.float32)
     for p, q, a, b in np.ndindex(2, 2, 2, 2):
         place = (a, b) if size == 2 else (p + a, q + b)
         wanted[p, q, :, *place, :channels] = taps[:, 3 - p - 2 * a, 3 - q - 2 * b].T
-    assert np.array_equal(found["packed"], wanted.reshape(found["packed"].shape))
+    assert np.array_equal(packed, wanted.reshape(packed.shape))
 
 
 @pytest.mark.parametrize("shape, tile", [case for case in APART if case[0][4] % 8 == 0], ids=str)
@@ -231,10 +175,10 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, til
     partials = poisoned((packed_tiles.rows_of_partials(sizes, tile), conv.channels))
     copy = poisoned(copied(wanted, 2).shape, np.uint16)
     run_step(
-        lambda step, build: launches.input_grad(step, build, tile),
+        functools.partial(launches.input_grad, tile=tile),
         {
             "dy": rounded_gradient(conv.dy, 1)[0],
-            "flipped": conv.copies()["flipped"],
+            "flipped": conv.copies()[1],
             "kept": rounded_input(kept, 1),
         },
         {"rounded": copy, "bias_partials": partials},
@@ -279,7 +223,7 @@ def test_the_update_adds_and_expands_parts_to_the_bytes_of_launches_of_their_own
     conv = Upsampled(shape, normal)
     biases = normal(600, seed=8)
     reads, whole = conv.operands(), dict(zip(("dweight", "dbias"), conv.weight_grad(), strict=True))
-    size = PHASE_WEIGHTS.weight_parts(reads["x"].shape, reads["dy"].shape, None)
+    size = conv.packing.weight_parts(reads["x"].shape, reads["dy"].shape, None)
     assert size[0] > 1
     parts = poisoned(size)
     run_step(launches.phase_weight_grad, reads, {"parts": parts})
@@ -299,35 +243,31 @@ def test_the_update_adds_and_expands_parts_to_the_bytes_of_launches_of_their_own
         "db": normal(600, seed=9),
     }
 
-    def updated(function, gradient, in_parts, copies):
+    def updated(function, gradient, in_parts, packs=True):
+        copies, names = copies_of("w", conv.weight.shape, packing=conv.packing)
         writes = {
             name: value.copy()
             for name, value in {"b": biases, "w": conv.weight, **averages}.items()
-        } | copies
-        names = {"w": {role: f"w.{role}" for role in PHASE_WEIGHTS.weight(conv.weight.shape)}}
+        } | (copies if packs else {})
         run_step(
             function,
             {"gradient": gradient, **control},
             writes,
             operation=f"{rule}_update",
             **given,
-            **({"copies": names} if copies else {}),
+            **({"copies": names} if packs else {}),
             gradients={"b": Gradient("db"), "w": Gradient("gradient", in_parts)},
         )
         return writes
 
-    def copies():
-        shapes = PHASE_WEIGHTS.weight(conv.weight.shape)
-        return {f"w.{role}": poisoned(shape, np.uint16) for role, shape in shapes.items()}
-
-    wanted = updated(gpu_opt_v1.update, whole["dweight"], False, {})
+    wanted = updated(gpu_opt_v1.update, whole["dweight"], False, packs=False)
     for found in (
-        updated(launches.update, whole["dweight"], False, copies()),
-        updated(launches.update, parts, True, copies()),
+        updated(launches.update, whole["dweight"], False),
+        updated(launches.update, parts, True),
     ):
         for name, value in wanted.items():
             assert found[name].tobytes() == value.tobytes(), name
-        after = Upsampled(shape, normal)
-        after.weight = found["w"]
-        for role, copy in after.copies().items():
-            assert found[f"w.{role}"].tobytes() == copy.tobytes(), role
+        packed = rounded_weight(found["w"], packing=conv.packing)
+        assert [copy.tobytes() for copy in packed] == [
+            found[name].tobytes() for name in ("w.packed", "w.flipped")
+        ]

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 import emulator_executor
-import references
 import zoo
 from channel_blocks import (
     CHANNEL_BLOCKS,
     PHASE_BLOCKS,
-    Behind,
+    Upsampled,
     bordered,
     channel_blocks_of,
     forward,
@@ -29,7 +28,7 @@ from channel_blocks import (
     tiles_of,
     weight_grad,
 )
-from compiled import compiled
+from compiled import compiled, without_spills
 from cuda_emulator import KernelFault
 from emulated import KERNELS, load
 from kernel_checks import gamma, integers, normal, poisoned
@@ -49,11 +48,17 @@ from rounded_copies import (
     check_features,
     check_products,
     check_training,
-    close,
     copied,
     rounded_weight,
 )
-from rung_checks import ORDERS, Convolution, in_one_order, run_step, training_plan
+from rung_checks import (
+    ORDERS,
+    Convolution,
+    in_one_order,
+    run_input_grad,
+    run_step,
+    training_plan,
+)
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -409,36 +414,16 @@ def test_all_directions_behind_an_upsampling_are_exact_on_integers(
     shape, tile, splits, monkeypatch
 ):
     monkeypatch.setattr(packed_tiles, "SPLITS", splits)
-    conv = Behind(shape, integers)
-    upsampled = references.upsample2d(conv.x)
-    dweight, dbias = conv.weight_grad()
-    assert np.array_equal(dweight, references.conv2d_weight_grad(upsampled, conv.dy, 1, 3))
-    assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
-    if splits > 1:
-        return
-    assert np.array_equal(
-        conv.forward(tile), references.conv2d(upsampled, conv.weight, conv.bias, 1)
-    )
-    dx = references.conv2d_input_grad(conv.dy, conv.weight, 1, 2 * conv.height, 2 * conv.width)
-    wanted = dx.reshape(len(dx), conv.height, 2, conv.width, 2, conv.channels).sum(axis=(2, 4))
-    assert np.array_equal(conv.input_grad(), wanted)
+    conv = Upsampled(shape, integers)
+    conv.check_weight_grad_on_integers()
+    if splits == 1:
+        conv.check_on_integers(tile)
 
 
 @pytest.mark.usefixtures("sums")
 @pytest.mark.parametrize("shape, tile", PHASES[:2], ids=str)
 def test_sums_of_taps_behind_an_upsampling_are_rounded_once(shape, tile):
-    conv = Behind(shape, normal)
-    x, dy = to_bfloat16(conv.x), to_bfloat16(conv.dy)
-    with in_one_order():
-        close(
-            conv.forward(tile),
-            references.conv2d_input_grad(x, conv.phase_weights, 1, *dy.shape[1:3], 2) + conv.bias,
-        )
-        close(conv.input_grad(), references.conv2d(dy, conv.phase_weights, 0, 1, 2))
-        close(
-            conv.weight_grad()[0],
-            references.add_tap_gradients(references.conv2d_weight_grad(dy, x, 1, 4, 2)),
-        )
+    Upsampled(shape, normal).check_rounding(tile)
 
 
 @pytest.mark.parametrize(
@@ -447,7 +432,7 @@ def test_sums_of_taps_behind_an_upsampling_are_rounded_once(shape, tile):
     ids=str,
 )
 def test_tiles_hold_the_filters_of_phases_and_the_flipped_ones_phase_weights(shape):
-    conv = Behind(shape, normal)
+    conv = Upsampled(shape, normal)
     tiles, flipped = map(numbers, conv.copies(ORDERS))
     rows = tiles.shape[3] // 4
     wanted, turned = np.zeros((2, 2, 4, rows, 64 * len(tiles)), np.float32), np.zeros_like(flipped)
@@ -467,7 +452,7 @@ def test_tiles_hold_the_filters_of_phases_and_the_flipped_ones_phase_weights(sha
     "shape", [(1, 4, 4, 40, 67), (9, 3, 5, 40, 40), (4, 4, 4, 40, 130)], ids=str
 )
 def test_gradients_behind_an_upsampling_are_arranged_phase_after_phase(shape):
-    conv = Behind(shape, normal)
+    conv = Upsampled(shape, normal)
     made, pixels = conv.gradient(ORDERS), len(conv.x) * conv.height * conv.width
     assert made["rounded"].tobytes() == gradient_of(conv.dy, 1)["rounded"].tobytes()
     for phase in range(4):
@@ -481,7 +466,7 @@ def test_gradients_behind_an_upsampling_are_arranged_phase_after_phase(shape):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("shape, tile", PHASES, ids=str)
 def test_a_copy_written_behind_an_upsampling_is_that_of_its_result(shape, tile, form):
-    conv = Behind(shape, normal)
+    conv = Upsampled(shape, normal)
     conv.x[-1, -1, -1, 0] = np.nan
     with in_one_order():
         y = conv.forward(tile, relu=True)
@@ -493,7 +478,7 @@ def test_a_copy_written_behind_an_upsampling_is_that_of_its_result(shape, tile, 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("shape", [shape for shape, _ in PHASES], ids=str)
 def test_gradients_are_led_back_behind_an_upsampling(shape, form):
-    conv = Behind(shape, normal)
+    conv = Upsampled(shape, normal)
     values = np.maximum(conv.x, 0)
     with in_one_order():
         wanted = np.where(values > 0, conv.input_grad(), np.float32(0))
@@ -529,13 +514,7 @@ def test_the_convolution_before_writes_a_gradient_phase_after_phase(image, writt
     function, tile = (
         (rung.input_grad, rung.SMALL) if own else (launches.input_grad, packed_tiles.SQUARE)
     )
-    dx = poisoned(conv.x.shape)
-    run_step(
-        launched(function, BFLOAT16, tile),
-        {**reads, "zeros": np.zeros(72, np.float32)},
-        {"dx": dx},
-        stride=1,
-    )
+    dx = run_input_grad(launched(function, BFLOAT16, tile), reads, conv)
     wanted = gradient_of(np.where(values > 0, dx, np.float32(0)), 1, packing=PHASE_BLOCKS)
     wanted.pop("bias_partials")
     found = {role: poisoned(copy.shape, np.uint16) for role, copy in wanted.items()}
@@ -833,10 +812,7 @@ PRODUCTS = [one for one in EVERY if "arrange" not in one[0]]
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 @pytest.mark.parametrize("source, defines", EVERY, ids=str)
 def test_hopper_runs_the_kernels_without_spills(source, defines):
-    made = compiled(source, defines, "sm_90")
-    for name, resources in made.kernels.items():
-        assert resources.spill_bytes == resources.stack_bytes == 0, name
-        assert resources.registers * resources.most_threads <= 65536, name
+    made = without_spills(source, defines, "sm_90")
     if "arrange" not in source:
         columns = re.search(r"TILE_N=(\d+)", " ".join(defines))[1]
         assert made.ptx.count(f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.bf16.bf16") == 8

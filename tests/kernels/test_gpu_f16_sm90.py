@@ -3,28 +3,27 @@
 import numpy as np
 import pytest
 
-import references
 import zoo
 from channel_blocks import (
-    Behind,
+    Upsampled,
     bordered,
     channel_blocks_of,
-    copies_in,
     forward,
     gradient_of,
     input_grad,
     numbers,
     rows_of,
+    tiles_of,
     weight_grad,
 )
-from compiled import compiled
+from compiled import without_spills
 from kernel_checks import integers, normal
 from ladder.arithmetic.multipliers import to_float16
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs import gpu_bf16_sm90
 from ladder.rungs.packed_tiles import FLOAT16
-from rounded_copies import check_products, check_training, close
+from rounded_copies import check_products, check_training
 from rung_checks import ORDERS, Convolution, in_one_order, training_plan
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
@@ -48,7 +47,7 @@ def test_operands_are_arranged_as_halves_subnormal_and_infinite_ones_too():
     wanted = rows_of(to_float16(dy))
     assert np.array_equal(numbers(steps, FLOAT16)[:, : wanted.shape[1]], wanted)
     weight = normal(40, 1, 1, 64)
-    packed, flipped = copies_in(gpu_bf16_sm90.ChannelBlocks(FLOAT16), weight, ORDERS)
+    packed, flipped = tiles_of(weight, ORDERS, FLOAT16)
     assert np.array_equal(
         numbers(packed, FLOAT16)[0, 0, 0, :40], to_float16(weight).reshape(40, 64)
     )
@@ -92,18 +91,7 @@ def test_gradients_below_the_normal_halves_keep_their_bits_down_to_the_last():
 @pytest.mark.usefixtures("sums")
 @pytest.mark.parametrize("shape", [(2, 3, 5, 40, 72)], ids=str)
 def test_products_of_halves_behind_an_upsampling(shape):
-    conv = Behind(shape, normal, FLOAT16)
-    x, dy = to_float16(conv.x), to_float16(conv.dy)
-    with in_one_order():
-        close(
-            conv.forward(),
-            references.conv2d_input_grad(x, conv.phase_weights, 1, *dy.shape[1:3], 2) + conv.bias,
-        )
-        close(conv.input_grad(), references.conv2d(dy, conv.phase_weights, 0, 1, 2))
-        close(
-            conv.weight_grad()[0],
-            references.add_tap_gradients(references.conv2d_weight_grad(dy, x, 1, 4, 2)),
-        )
+    Upsampled(shape, normal, FLOAT16).check_rounding()
 
 
 @pytest.mark.parametrize("network", [zoo.DEEP, zoo.RISING], ids=["deep", "rising"])
@@ -141,7 +129,5 @@ OWN = sorted(
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 @pytest.mark.parametrize("source, defines", OWN, ids=str)
 def test_hopper_multiplies_halves_without_spills(source, defines):
-    made = compiled(source, defines, "sm_90")
-    for name, resources in made.kernels.items():
-        assert resources.spill_bytes == resources.stack_bytes == 0, name
+    made = without_spills(source, defines, "sm_90")
     assert made.ptx.count("k16.f32.f16.f16 {") == 8 and "bf16" not in made.ptx

@@ -10,7 +10,7 @@ import pytest
 import cuda_emulator
 import operation_cases
 import plan_checks
-from compiled import compiled
+from compiled import compiled, without_spills
 from emulated import KERNELS, load
 from emulator_executor import Executor
 from kernel_checks import counters, fused, poisoned
@@ -238,18 +238,12 @@ LAUNCHES = sorted(
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 @pytest.mark.parametrize("source, defines", LAUNCHES, ids=str)
 def test_a_gpu_can_run_it_as_the_rung_claims(source, defines):
-    made = compiled(source, defines, nvrtc.ARCHITECTURES[-1])
+    made = without_spills(source, defines, nvrtc.ARCHITECTURES[-1])
     assert sorted(made.kernels) == sorted(load(KERNELS / source).names)
     if not defines:  # losses and updates: no tiles
-        assert all(
-            resources.spill_bytes == resources.stack_bytes == 0
-            for resources in made.kernels.values()
-        )
         return
     resizing = (source, defines) in RESIZINGS
     for name, resources in made.kernels.items():
-        assert resources.spill_bytes == resources.stack_bytes == 0, name
-        assert resources.registers * resources.most_threads <= 65536, name
         loads, stores = nvrtc.wide_accesses(made.ptx, name)
         if "WIDTH=1" in defines:
             assert loads == stores == 0

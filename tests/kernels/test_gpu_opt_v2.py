@@ -13,7 +13,7 @@ import backends
 import emulated
 import plan_checks
 import references
-from compiled import compiled
+from compiled import compiled, without_spills
 from emulated import KERNELS, load
 from emulator_executor import Executor
 from kernel_checks import fused, gamma, integers, normal, poisoned, step_state, updated
@@ -536,11 +536,9 @@ def test_every_file_is_launched():
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 @pytest.mark.parametrize("file, defines", COMPILED, ids=str)
 def test_a_gpu_can_run_it_as_the_rung_claims(file, defines):
-    made = compiled(f"{RUNG}/{file}", defines, nvrtc.ARCHITECTURES[-1])
+    made = without_spills(f"{RUNG}/{file}", defines, nvrtc.ARCHITECTURES[-1])
     assert set(made.kernels) == set(load(KERNELS / RUNG / file).names)
     for name, resources in made.kernels.items():
-        assert resources.spill_bytes == resources.stack_bytes == 0, name
-        assert resources.registers * resources.most_threads <= 65536, name
         if file in PRODUCTS and name not in ("decompose_weight", "upsample_conv2d_add_taps"):
             loads, stores = nvrtc.wide_accesses(made.ptx, name)
             # single ones, whose addresses need registers

@@ -6,7 +6,6 @@ import functools
 
 import numpy as np
 
-import references
 import rounded_copies
 from kernel_checks import poisoned
 from ladder.rungs import gpu_bf16_sm90 as rung
@@ -14,8 +13,7 @@ from ladder.rungs import packed as launches
 from ladder.rungs.gpu_basic import blocks
 from ladder.rungs.packed_tiles import BFLOAT16
 from ladder.rungs.packing import PIXELS_OF_PARTIAL
-from rounded_copies import ROUNDS
-from rung_checks import ONE_ORDER, run_step
+from rung_checks import ONE_ORDER, run_forward, run_input_grad, run_step, run_weight_grad
 
 CHANNEL_BLOCKS, PHASE_BLOCKS = rung.ChannelBlocks(), rung.PhaseBlocks()
 
@@ -61,22 +59,9 @@ def channel_blocks_of(x, padding, orders=ONE_ORDER, number_format=BFLOAT16):
 
 def tiles_of(weight, orders=ONE_ORDER, number_format=BFLOAT16):
     """[copy, flipped]."""
-    return copies_in(rung.ChannelBlocks(number_format), weight, orders)
-
-
-def copies_in(packing, weight, orders):
-    copies = {
-        f"w.{role}": poisoned(shape, np.uint16)
-        for role, shape in packing.weight(weight.shape).items()
-    }
-    run_step(
-        functools.partial(launches.copy_weights, number_format=packing.number_format),
-        {"w": weight},
-        copies,
-        orders,
-        copies={"w": {name[2:]: name for name in copies}},
+    return rounded_copies.rounded_weight(
+        weight, True, number_format, orders, rung.ChannelBlocks(number_format)
     )
-    return list(copies.values())
 
 
 def gradient_of(dy, padding, orders=ONE_ORDER, packing=CHANNEL_BLOCKS):
@@ -118,29 +103,16 @@ def given_back(conv, number_format=BFLOAT16):
 
 
 def forward(conv, relu, tile=None, number_format=BFLOAT16):
-    y = poisoned(conv.output)
-    run_step(
-        launched(rung.forward, number_format, tile),
-        operands(conv, number_format),
-        {"y": y},
-        stride=conv.stride,
-        relu=relu,
-    )
-    return y
+    function = launched(rung.forward, number_format, tile)
+    return run_forward(function, operands(conv, number_format), conv, stride=conv.stride, relu=relu)
 
 
 def input_grad(conv, tile=None, number_format=BFLOAT16):
-    dx = poisoned(conv.x.shape)
-    run_step(
-        launched(rung.input_grad, number_format, tile),
-        {**given_back(conv, number_format), "zeros": np.zeros(conv.x.shape[3:], np.float32)},
-        {"dx": dx},
-    )
-    return dx
+    function = launched(rung.input_grad, number_format, tile)
+    return run_input_grad(function, given_back(conv, number_format), conv)
 
 
 def weight_grad(conv, number_format=BFLOAT16):
-    dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
     padding = conv.kernel - 1 - conv.padding if conv.stride == 1 else 0
     gradient = gradient_of(conv.dy, padding, packing=rung.ChannelBlocks(number_format))
     reads = {
@@ -148,44 +120,26 @@ def weight_grad(conv, number_format=BFLOAT16):
         "dy": gradient["steps"],
         "bias_partials": gradient["bias_partials"],
     }
-    run_step(
-        launched(rung.weight_grad, number_format),
-        reads,
-        {"dweight": dweight, "dbias": dbias},
-        stride=conv.stride,
-        kernel=conv.kernel,
-    )
-    return dweight, dbias
+    function = launched(rung.weight_grad, number_format)
+    return run_weight_grad(function, reads, conv, stride=conv.stride, kernel=conv.kernel)
 
 
-class Behind:
-    """A convolution behind an upsampling, in phases."""
+class Upsampled(rounded_copies.Upsampled):
+    """As that, in channel blocks."""
 
-    def __init__(self, shape, values, number_format=BFLOAT16):
-        self.packing = rung.PhaseBlocks(number_format)
-        batch, self.height, self.width, self.channels, self.filters = shape
-        self.x = values(batch, self.height, self.width, self.channels)
-        self.weight, self.bias = (
-            values(self.filters, 3, 3, self.channels, seed=1),
-            values(self.filters, seed=2),
-        )
-        self.dy = values(batch, 2 * self.height, 2 * self.width, self.filters, seed=3)
-        self.phase_weights = ROUNDS[number_format](references.decompose_taps(self.weight))
+    packed_as = rung.PhaseBlocks
 
     def launched(self, function, tile=None):
-        return launched(function, self.packing.number_format, tile)
+        return launched(function, self.number_format, tile)
 
     def channel_blocks(self):
-        return channel_blocks_of(self.x, 1, number_format=self.packing.number_format)
-
-    def copies(self, orders=ONE_ORDER):
-        return copies_in(self.packing, self.weight, orders)
+        return channel_blocks_of(self.x, 1, number_format=self.number_format)
 
     def gradient(self, orders=ONE_ORDER):
         return gradient_of(self.dy, 1, orders, self.packing)
 
     def forward(self, tile=None, writes=None, **more):
-        writes = writes or {"y": poisoned(self.dy.shape)}
+        writes = writes or {"y": poisoned(self.output)}
         reads = {"x": self.channel_blocks(), "weight": self.copies()[0], "bias": self.bias}
         run_step(self.launched(rung.phase_forward, tile), reads, writes, **{"relu": False, **more})
         return next(iter(writes.values()))
@@ -194,27 +148,13 @@ class Behind:
         return {"dy": self.gradient()["rounded"], "flipped": self.copies()[1]}
 
     def input_grad(self):
-        dx = poisoned(self.x.shape)
-        run_step(
-            self.launched(rung.phase_input_grad),
-            {**self.given_back(), "zeros": np.zeros(self.channels, np.float32)},
-            {"dx": dx},
-        )
-        return dx
+        return run_input_grad(self.launched(rung.phase_input_grad), self.given_back(), self)
 
     def weight_grad(self):
-        dweight, dbias, made = (
-            poisoned(self.weight.shape),
-            poisoned(self.bias.shape),
-            self.gradient(),
-        )
-        run_step(
-            self.launched(rung.phase_weight_grad),
-            {
-                "x": self.channel_blocks(),
-                "dy": made["steps"],
-                "bias_partials": made["bias_partials"],
-            },
-            {"dweight": dweight, "dbias": dbias},
-        )
-        return dweight, dbias
+        made = self.gradient()
+        reads = {
+            "x": self.channel_blocks(),
+            "dy": made["steps"],
+            "bias_partials": made["bias_partials"],
+        }
+        return run_weight_grad(self.launched(rung.phase_weight_grad), reads, self)

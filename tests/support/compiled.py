@@ -39,6 +39,18 @@ def compiled(source, defines, architecture):
     return nvrtc.Compiled(architecture, base64.b64decode(kept["cubin"]), kept["ptx"], kernels)
 
 
+def without_spills(source, defines, architecture, registers=65536):
+    """As compiled; asserts that no kernel spills registers or has other local memory, and that a
+    block takes so many registers at most: all of a multiprocessor, or half where two blocks fit.
+    """
+    made = compiled(source, defines, architecture)
+    for name, resources in made.kernels.items():
+        assert resources.spill_bytes == resources.stack_bytes == 0, f"{source} {defines} {name}"
+        block = resources.registers * (resources.most_threads or 256)
+        assert block <= registers, f"{source} {defines} {name}"
+    return made
+
+
 def bodies(source, defines, architecture):
     """{kernel: disassembly.Body} of a file below kernels/."""
 

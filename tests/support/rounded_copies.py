@@ -12,7 +12,7 @@ import numpy as np
 import cuda_emulator
 import emulator_executor
 import references
-from compiled import compiled
+from compiled import without_spills
 from kernel_checks import gamma, integers, normal, poisoned
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16, to_float16, to_tf32
 from ladder.executors import create as executors
@@ -29,9 +29,19 @@ from ladder.rungs.packed_tiles import (
     Window,
     weight_tiles,
 )
-from ladder.rungs.packing import PIXELS_OF_LOSS, Columns, Packing, rows_of_packing
+from ladder.rungs.packing import PIXELS_OF_LOSS, Columns, Packing, PhaseWeights, rows_of_packing
 from ladder.verify import parity
-from rung_checks import ONE_ORDER, ORDERS, SMALL, Convolution, in_one_order, run_step
+from rung_checks import (
+    ONE_ORDER,
+    ORDERS,
+    SMALL,
+    Convolution,
+    in_one_order,
+    run_forward,
+    run_input_grad,
+    run_step,
+    run_weight_grad,
+)
 
 ROUNDS = {BFLOAT16: to_bfloat16, FLOAT16: to_float16, TF32: to_tf32, FLOAT32: np.asarray}
 
@@ -272,40 +282,30 @@ def check_loss(number_format):
 
 def forward_of_columns(conv, relu, number_format):
     """y of a Convolution whose images are columns."""
-    y, weight = (
-        poisoned(conv.output),
-        rounded_weight(
-            conv.weight, number_format=number_format, packing=columns_packing(conv, number_format)
-        )[0],
-    )
-    run_step(
+    packing = columns_packing(conv, number_format)
+    weight, *_ = rounded_weight(conv.weight, number_format=number_format, packing=packing)
+    x = gathered(conv.x, conv.kernel, conv.stride, conv.padding, number_format)
+    return run_forward(
         launched("rounded_conv2d_forward", number_format),
-        {
-            "x": gathered(conv.x, conv.kernel, conv.stride, conv.padding, number_format),
-            "weight": weight,
-            "bias": conv.bias,
-        },
-        {"y": y},
+        {"x": x, "weight": weight, "bias": conv.bias},
+        conv,
         stride=1,
         relu=relu,
     )
-    return y
 
 
 def weight_grad_of_columns(conv, number_format):
     """(dweight, dbias)."""
-    dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
     dy, partials = rounded_gradient(conv.dy, 0, number_format)
     x = gathered(conv.x, conv.kernel, conv.stride, conv.padding, number_format)
-    run_step(
+    return run_weight_grad(
         launched("rounded_conv2d_weight_grad", number_format),
         {"x": x, "dy": dy, "bias_partials": partials},
-        {"dweight": dweight, "dbias": dbias},
+        conv,
         stride=1,
         padding=0,
         kernel=1,
     )
-    return dweight, dbias
 
 
 # (batch, height, width, channels, filters, kernel, padding): windows of which rows fill steps and
@@ -428,54 +428,98 @@ def forward(conv, relu, tile=None, number_format=BFLOAT16):
     """y of a Convolution; tile: replaces the one that the shape asks for, here and in the
     gradients.
     """
-    y = poisoned(conv.output)
-    run_step(
+    return run_forward(
         functools.partial(launches.forward, tile=tile, number_format=number_format),
         {
             "x": rounded_input(conv.x, conv.padding, number_format),
             "weight": rounded_weight(conv.weight, number_format=number_format)[0],
             "bias": conv.bias,
         },
-        {"y": y},
+        conv,
         stride=conv.stride,
         relu=relu,
     )
-    return y
 
 
 def input_grad(conv, tile=None, number_format=BFLOAT16):
-    dx = poisoned(conv.x.shape)
-    run_step(
+    return run_input_grad(
         functools.partial(launches.input_grad, tile=tile, number_format=number_format),
         {
             "dy": rounded_gradient(conv.dy, conv.kernel - 1 - conv.padding, number_format)[0],
             "flipped": rounded_weight(conv.weight, number_format=number_format)[1],
-            "zeros": np.zeros(conv.x.shape[3:], np.float32),
         },
-        {"dx": dx},
-        stride=1,
+        conv,
     )
-    return dx
 
 
 def weight_grad(conv, tile=None, number_format=BFLOAT16):
     """(dweight, dbias)."""
-    dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
     padding = max(0, conv.kernel - 1 - conv.padding) if conv.stride == 1 else 0
     dy, partials = rounded_gradient(conv.dy, padding, number_format)
-    run_step(
+    return run_weight_grad(
         functools.partial(launches.weight_grad, tile=tile, number_format=number_format),
         {
             "x": rounded_input(conv.x, conv.padding, number_format),
             "dy": dy,
             "bias_partials": partials,
         },
-        {"dweight": dweight, "dbias": dbias},
+        conv,
         stride=conv.stride,
         padding=padding,
         kernel=conv.kernel,
     )
-    return dweight, dbias
+
+
+class Upsampled:
+    """A convolution behind an upsampling, in phases; shape: batch, height and width of the small
+    image, channels, filters.
+
+    A subclass launches it: forward(tile, relu=False), input_grad() and weight_grad() return y, dx,
+    and dweight and dbias. packed_as: a kind of Packing.
+    """
+
+    packed_as = PhaseWeights
+
+    def __init__(self, shape, values, number_format=BFLOAT16):
+        batch, self.height, self.width, self.channels, self.filters = shape
+        self.number_format, self.packing = number_format, self.packed_as(number_format)
+        self.output = batch, 2 * self.height, 2 * self.width, self.filters
+        self.x = values(batch, self.height, self.width, self.channels)
+        self.weight = values(self.filters, 3, 3, self.channels, seed=1)
+        self.bias = values(self.filters, seed=2)
+        self.dy = values(*self.output, seed=3)
+        self.phase_weights = ROUNDS[number_format](references.decompose_taps(self.weight))
+
+    def copies(self, orders=ONE_ORDER):
+        """[copy, flipped] of the weight."""
+        return rounded_weight(self.weight, True, self.number_format, orders, self.packing)
+
+    def check_on_integers(self, tile):
+        """y and dx are exact."""
+        upsampled, found = references.upsample2d(self.x), self.forward(tile)
+        assert np.array_equal(found, references.conv2d(upsampled, self.weight, self.bias, 1))
+        dx = references.conv2d_input_grad(self.dy, self.weight, 1, *self.output[1:3])
+        assert np.array_equal(self.input_grad(), references.upsample2d_backward(dx))
+
+    def check_weight_grad_on_integers(self):
+        dweight, dbias = self.weight_grad()
+        upsampled = references.upsample2d(self.x)
+        assert np.array_equal(dweight, references.conv2d_weight_grad(upsampled, self.dy, 1, 3))
+        assert np.array_equal(dbias, self.dy.sum(axis=(0, 1, 2)))
+
+    def check_rounding(self, tile=None):
+        """The operands and the sums of taps are rounded once."""
+        taps, (x, dy) = (
+            self.phase_weights,
+            (ROUNDS[self.number_format](array) for array in (self.x, self.dy)),
+        )
+        y = references.conv2d_input_grad(x, taps, 1, *self.output[1:3], 2) + self.bias
+        with in_one_order():
+            close(self.forward(tile, relu=True), np.maximum(y, 0))
+            close(self.input_grad(), references.conv2d(dy, taps, 0, 1, 2))
+            dweight, dbias = self.weight_grad()
+        close(dweight, references.add_tap_gradients(references.conv2d_weight_grad(dy, x, 1, 4, 2)))
+        close(dbias, self.dy.astype(float).sum(axis=(0, 1, 2)))
 
 
 def wide_builds(made, number_format):
@@ -520,10 +564,7 @@ def check_wide_build(source, defines):
     """A GPU of the newest architecture runs it without spills, and it has what copies of 4 bytes
     are fed to tensor cores by.
     """
-    made = compiled(source, defines, nvrtc.ARCHITECTURES[-1])
-    for name, resources in made.kernels.items():
-        assert resources.spill_bytes == resources.stack_bytes == 0, name
-        assert resources.registers * (resources.most_threads or 256) <= 65536, name
+    made = without_spills(source, defines, nvrtc.ARCHITECTURES[-1])
     assert ("mma.sync" in made.ptx) == ("cp.async" in made.ptx) == ("WARP_M" in str(defines))
     assert made.ptx.count("mma.sync") == made.ptx.count("mma.sync.aligned.m16n8k8.row.col.f32.tf32")
     # transposes 16 bits

@@ -5,6 +5,8 @@ access watched.
 import contextlib
 import dataclasses
 
+import numpy as np
+
 import cuda_emulator
 import references
 from emulated import KERNELS, load
@@ -56,6 +58,30 @@ def run_step(launches, reads, writes, orders=None, operation="step", **attribute
     found = completed_launches(launches, arrays, reads, writes, operation, **attributes)
     run_launches(found, arrays, orders)
     return found
+
+
+def run_forward(launches, reads, conv, **attributes):
+    """y of a Convolution whose operands the launch function reads so; attributes: "relu" and what
+    else the function reads.
+    """
+    y = poisoned(conv.output)
+    run_step(launches, reads, {"y": y}, **attributes)
+    return y
+
+
+def run_input_grad(launches, reads, conv, stride=1):
+    """dx, from packed operands; stride: of the convolution of dy that it is."""
+    dx = poisoned(conv.x.shape)
+    zeros = np.zeros(dx.shape[3], np.float32)
+    run_step(launches, {**reads, "zeros": zeros}, {"dx": dx}, stride=stride)
+    return dx
+
+
+def run_weight_grad(launches, reads, conv, **attributes):
+    """(dweight, dbias)."""
+    made = {"dweight": poisoned(conv.weight.shape), "dbias": poisoned(conv.bias.shape)}
+    run_step(launches, reads, made, **attributes)
+    return tuple(made.values())
 
 
 def completed_launches(launches, arrays, reads, writes, operation="step", **attributes):

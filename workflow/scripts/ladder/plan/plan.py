@@ -2,7 +2,7 @@
 
 A step is data: an operation, the buffers it reads and writes, its attributes and its FLOPs. A plan
 is independent of the device that runs it; an executor is independent of the network. This module
-makes plans; `planning` has their parts.
+makes plans; `frame`, `builder` and `settings` have their parts.
 """
 
 import dataclasses

@@ -23,7 +23,9 @@ def read() -> dict[str, dict[str, Any]]:
     benchmarks/count.py writes them; empty without the record.
     """
     return (
-        json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {"launches": {}, "rungs": {}}
+        json.loads(RECORD.read_text("utf-8"))
+        if RECORD.exists()
+        else {"launches": {}, "rungs": {}, "dates": {}}
     )
 
 

@@ -10,8 +10,11 @@ from ladder.rungs.patterns import (
     batchnorm_gradients,
     batchnorm_operands,
     convolution,
+    flop_of_phases,
     is_2x2,
+    is_same_3x3,
     lasting_images,
+    product_gradients,
     sliding,
     weight_gradients,
 )
@@ -86,7 +89,7 @@ def upsample_conv_block(build: PlanBuilder, group: Group) -> Backward:
         group,
         "upsample_conv2d",
         {"phase_weights": phase_weights},
-        2 * conv.macs * 16 // 36,
+        flop_of_phases(conv),
         {},
     )
 
@@ -263,40 +266,19 @@ def _with_what_follows(
 def approximate_conv(build: PlanBuilder, group: Group) -> Backward:
     """conv2d or dense without fusion; multiplies exactly the pairs of the layer's definition."""
     (conv,) = group
-    (x, weight, bias), y, attributes, flop = (
-        convolution(build, conv),
-        build.values.activation(conv),
-        sliding(conv),
-        2 * conv.macs,
-    )
+    (x, weight, bias), y = convolution(build, conv), build.values.activation(conv)
     build.steps.add(
         "approximate_conv2d_forward",
         group,
         {"x": x, "weight": weight, "bias": bias},
         {"y": y},
-        flop=flop,
-        **attributes,
+        flop=2 * conv.macs,
+        **sliding(conv),
     )
 
     def backward() -> None:
-        dy = build.gradients.total(y)
-        if build.gradients.is_wanted(x):
-            build.steps.add(
-                "approximate_conv2d_input_grad",
-                group,
-                {"dy": dy, "weight": weight},
-                {"dx": build.gradients.part(x)},
-                flop=flop,
-                **attributes,
-            )
-        build.steps.add(
-            "approximate_conv2d_weight_grad",
-            group,
-            {"x": x, "dy": dy},
-            weight_gradients(build, conv),
-            flop=flop,
-            **attributes,
-        )
+        operands = {"x": x, "weight": weight, "dy": build.gradients.total(y)}
+        product_gradients(build, "approximate_conv2d", conv, operands, sliding(conv))
 
     return backward
 
@@ -364,12 +346,7 @@ def _suits_winograd_upsampling(group: Group) -> bool:
     upsample, conv = group[:2]
     height, width, channels = upsample.input_shapes[0]
     wide = min(channels, conv.attributes["filters"]) >= NARROW and min(height, width) > 1
-    return wide and _is_same_3x3(group)
-
-
-def _is_same_3x3(group: Group) -> bool:
-    conv = group[1].attributes
-    return (conv["kernel"], conv["padding"], conv["stride"], conv["bias"]) == (3, 1, 1, True)
+    return wide and is_same_3x3(group)
 
 
 # Longest first: the plan takes the first match.
@@ -403,7 +380,7 @@ RUNG = Implementation(
             for relu in (("relu",), ())
             for block, suits in (
                 (winograd_upsample_conv_block, _suits_winograd_upsampling),
-                (upsample_conv_block, _is_same_3x3),
+                (upsample_conv_block, is_same_3x3),
             )
         ),
         Pattern(("conv2d", "relu"), winograd_block, _suits_winograd, exact_only=True),

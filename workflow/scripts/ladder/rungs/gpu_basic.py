@@ -39,6 +39,16 @@ def elements(build: Values, name: str) -> int:
     return math.prod(build.shape(name))
 
 
+def convolution_sizes(step: Step, build: Values, x: str, weight: str) -> tuple[Argument, ...]:
+    """batch, height, width, channels, filters, kernel, padding, stride."""
+    return integers(
+        *build.shape(x),
+        *build.shape(weight)[:2],
+        step.attributes["padding"],
+        step.attributes["stride"],
+    )
+
+
 def draw_augmentation(step: Step, build: Values) -> tuple[Launch, ...]:
     augmentation, attributes = step.writes["augmentation"], step.attributes
     batch = build.shape(augmentation)[0]
@@ -75,7 +85,7 @@ def conv2d_forward(step: Step, build: Values) -> tuple[Launch, ...]:
         reads["weight"],
         reads["bias"],
         y,
-        *_convolution(step, build, reads["x"], build.shape(reads["weight"])),
+        *convolution_sizes(step, build, reads["x"], reads["weight"]),
     )
     return (Launch("gpu_basic/conv2d.cu", "conv2d_forward", grid, (8, 32), arguments),)
 
@@ -86,7 +96,7 @@ def conv2d_input_grad(step: Step, build: Values) -> tuple[Launch, ...]:
         "conv2d.cu",
         "conv2d_input_grad",
         elements(build, dx),
-        (dy, weight, dx, *_convolution(step, build, dx, build.shape(weight))),
+        (dy, weight, dx, *convolution_sizes(step, build, dx, weight)),
     )
 
 
@@ -96,7 +106,7 @@ def conv2d_weight_grad(step: Step, build: Values) -> tuple[Launch, ...]:
         "conv2d.cu",
         "conv2d_weight_grad",
         elements(build, dweight),
-        (x, dy, dweight, *_convolution(step, build, x, build.shape(dweight))),
+        (x, dy, dweight, *convolution_sizes(step, build, x, dweight)),
     )
 
 
@@ -859,15 +869,6 @@ RUNG = Implementation(
         "adam_update": update("mean", "square"),
     },
 )
-
-
-def _convolution(
-    step: Step, build: Values, x: str, weight_shape: tuple[int, ...]
-) -> tuple[Argument, ...]:
-    """batch, height, width, channels, filters, kernel, padding, stride."""
-    return integers(
-        *build.shape(x), *weight_shape[:2], step.attributes["padding"], step.attributes["stride"]
-    )
 
 
 def _dense(build: Values, x: str, y: str) -> tuple[int, int, int]:

@@ -7,7 +7,7 @@ import dataclasses
 from ladder.rungs import gpu_split_k
 from ladder.rungs.interface import Backward, Pattern, PlanBuilder
 from ladder.rungs.launches import Group
-from ladder.rungs.patterns import LAYER_PATTERNS, convolution, sliding, weight_gradients
+from ladder.rungs.patterns import LAYER_PATTERNS, convolution, product_gradients, sliding
 
 
 def conv2d_relu(build: PlanBuilder, group: Group) -> Backward:
@@ -17,44 +17,23 @@ def conv2d_relu(build: PlanBuilder, group: Group) -> Backward:
     conv, relu = group
     x, weight, bias = convolution(build, conv)
     y = build.values.activation(relu)
-    attributes, flop = sliding(conv), 2 * conv.macs
     build.steps.add(
         "conv2d_forward",
         group,
         {"x": x, "weight": weight, "bias": bias},
         {"y": y},
-        flop=flop,
-        **attributes,
+        flop=2 * conv.macs,
+        **sliding(conv),
         relu=True,
     )
 
     def backward() -> None:
-        writes, dy = (
-            weight_gradients(build, conv),
-            build.values.workspace(f"{conv.name}.gradient", build.values.shape(y)),
-        )
+        dy = build.values.workspace(f"{conv.name}.gradient", build.values.shape(y))
         build.steps.add(
             "relu_backward", group, {"y": y, "dy": build.gradients.total(y)}, {"dx": dy}
         )
-        if build.gradients.is_wanted(x):
-            build.steps.add(
-                "conv2d_input_grad",
-                group,
-                {"dy": dy, "weight": weight},
-                {"dx": build.gradients.part(x)},
-                flop=flop,
-                **attributes,
-            )
-        if conv.attributes["bias"]:
-            build.steps.add("conv2d_bias_grad", group, {"dy": dy}, {"dbias": writes["dbias"]})
-        build.steps.add(
-            "conv2d_weight_grad",
-            group,
-            {"x": x, "dy": dy},
-            {"dweight": writes["dweight"]},
-            flop=flop,
-            **attributes,
-        )
+        operands = {"x": x, "weight": weight, "dy": dy}
+        product_gradients(build, "conv2d", conv, operands, sliding(conv), bias_apart=True)
 
     return backward
 

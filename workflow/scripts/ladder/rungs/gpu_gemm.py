@@ -2,13 +2,11 @@
 enough to fill them.
 """
 
-from collections.abc import Callable
+import functools
 
 from ladder.rungs import gpu_opt_v1, tiles
 from ladder.rungs.gpu_opt_v1 import FEW_COLUMNS
-from ladder.rungs.launches import Launch, Step
 from ladder.rungs.tiles import LARGE, TIMES, Tile
-from ladder.rungs.values import Values
 
 
 def pixel_tile(pixels: int, columns: int, wide: bool, multiprocessors: int) -> Tile:
@@ -25,32 +23,12 @@ def weight_tile(filters: int, columns: int, wide: bool) -> Tile:
     return gpu_opt_v1.weight_tile(filters, columns, wide)
 
 
-def conv2d_forward(
-    step: Step,
-    build: Values,
-    tile_for: Callable[[int, int, bool, int], Tile] = pixel_tile,
-) -> tuple[Launch, ...]:
-    return gpu_opt_v1.conv2d_forward(step, build, tile_for)
-
-
-def conv2d_input_grad(
-    step: Step,
-    build: Values,
-    tile_for: Callable[[int, int, bool, int], Tile] = pixel_tile,
-) -> tuple[Launch, ...]:
-    return gpu_opt_v1.conv2d_input_grad(step, build, tile_for)
-
-
-def conv2d_weight_grad(
-    step: Step, build: Values, tile_for: Callable[[int, int, bool], Tile] = weight_tile
-) -> tuple[Launch, ...]:
-    return gpu_opt_v1.conv2d_weight_grad(step, build, tile_for)
-
-
 RUNG = gpu_opt_v1.RUNG.with_launches(
     {
-        "conv2d_forward": conv2d_forward,
-        "conv2d_input_grad": conv2d_input_grad,
-        "conv2d_weight_grad": conv2d_weight_grad,
+        "conv2d_forward": functools.partial(gpu_opt_v1.conv2d_forward, tile_for=pixel_tile),
+        "conv2d_input_grad": functools.partial(gpu_opt_v1.conv2d_input_grad, tile_for=pixel_tile),
+        "conv2d_weight_grad": functools.partial(
+            gpu_opt_v1.conv2d_weight_grad, tile_for=weight_tile
+        ),
     }
 )

@@ -13,9 +13,9 @@ from typing import Protocol
 from ladder.network.networks import Network
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_basic, patterns
-from ladder.rungs.gpu_basic import blocks, elements, floats, integers, numbers
+from ladder.rungs.gpu_basic import blocks, convolution_sizes, elements, floats, integers, numbers
 from ladder.rungs.interface import Backward, Pattern, PlanBuilder
-from ladder.rungs.launches import Argument, Gradient, Group, Launch, Step, Table, Word
+from ladder.rungs.launches import Gradient, Group, Launch, Step, Table, Word
 from ladder.rungs.patterns import LAYERS, AppliesRelu
 from ladder.rungs.tiles import SQUARE, Tile
 from ladder.rungs.values import Values
@@ -69,47 +69,44 @@ class Row:
     more: tuple[Word, ...] = ()
 
 
+def reader_applies_relu(network: Network, name: str) -> bool:
+    """True if layer `name` is a ReLU whose only reader applies the ReLU's gradient with its own."""
+    readers = network.readers(name)
+    return (
+        network.layer(name).kind == "relu"
+        and len(readers) == 1
+        and (
+            readers[0].kind == "upsample2d"
+            or (readers[0].kind == "maxpool2d" and patterns.is_2x2(readers[0]))
+        )
+    )
+
+
 def conv_block(
-    build: PlanBuilder, group: Group, applied_by_reader: AppliesRelu | None = None
+    build: PlanBuilder, group: Group, applied_by_reader: AppliesRelu = reader_applies_relu
 ) -> Backward:
     """conv2d or dense, then optionally ReLU.
 
     applied_by_reader(network, name): replaces reader_applies_relu, for a rung with other fusions.
     """
-    applied_by_reader = applied_by_reader or reader_applies_relu
     conv, last = group[0], group[-1]
     x, weight, bias = patterns.convolution(build, conv)
     y = build.values.activation(last)
-    attributes, flop = patterns.sliding(conv), 2 * conv.macs
+    attributes = patterns.sliding(conv)
     build.steps.add(
         "conv2d_forward",
         group,
         {"x": x, "weight": weight, "bias": bias},
         {"y": y},
-        flop=flop,
+        flop=2 * conv.macs,
         **attributes,
         relu=last.kind == "relu",
     )
 
     def backward() -> None:
         dy = gradient_before_relu(build, group, y, applied_by_reader)
-        if build.gradients.is_wanted(x):
-            build.steps.add(
-                "conv2d_input_grad",
-                group,
-                {"dy": dy, "weight": weight},
-                {"dx": build.gradients.part(x)},
-                flop=flop,
-                **attributes,
-            )
-        build.steps.add(
-            "conv2d_weight_grad",
-            group,
-            {"x": x, "dy": dy},
-            patterns.weight_gradients(build, conv),
-            flop=flop,
-            **attributes,
-        )
+        operands = {"x": x, "weight": weight, "dy": dy}
+        patterns.product_gradients(build, "conv2d", conv, operands, attributes)
 
     return backward
 
@@ -138,29 +135,16 @@ def resize_block(build: PlanBuilder, group: Group) -> Backward | None:
     return backward if build.gradients.is_wanted(x) else None
 
 
-def reader_applies_relu(network: Network, name: str) -> bool:
-    """True if layer `name` is a ReLU whose only reader applies the ReLU's gradient with its own."""
-    readers = network.readers(name)
-    return (
-        network.layer(name).kind == "relu"
-        and len(readers) == 1
-        and (
-            readers[0].kind == "upsample2d"
-            or (readers[0].kind == "maxpool2d" and patterns.is_2x2(readers[0]))
-        )
-    )
-
-
 def gradient_before_relu(
     build: PlanBuilder, group: Group, y: str, applied_by_reader: AppliesRelu = reader_applies_relu
 ) -> str:
     """The gradient of a convolution's output; a ReLU behind it has a step of its own, unless y's
     reader applies it.
     """
-    conv, last, dy = group[0], group[-1], str(build.gradients.total(y))
+    conv, last, dy = group[0], group[-1], build.gradients.total(y)
     if last.kind != "relu" or applied_by_reader(build.network, last.name):
         return dy
-    masked: str = build.values.workspace(f"{conv.name}.gradient", build.values.shape(y))
+    masked = build.values.workspace(f"{conv.name}.gradient", build.values.shape(y))
     build.steps.add("relu_backward", group, {"y": y, "dy": dy}, {"dx": masked})
     return masked
 
@@ -222,7 +206,7 @@ def conv2d_forward(
         reads["weight"],
         reads["bias"],
         y,
-        *_shape(step, build, reads["x"], reads["weight"]),
+        *convolution_sizes(step, build, reads["x"], reads["weight"]),
         *integers(step.attributes["relu"]),
     )
     return (
@@ -246,7 +230,7 @@ def conv2d_input_grad(
     pixels = elements(build, dx) // channels
     wide_dy, wide_weight = filters % 4 == 0, channels % 4 == 0
     tile = tile_for(pixels, channels, wide_dy and wide_weight, build.multiprocessors)
-    arguments = (dy, weight, dx, *_shape(step, build, dx, weight))
+    arguments = (dy, weight, dx, *convolution_sizes(step, build, dx, weight))
     return (
         Launch(
             "gpu_opt_v1/conv2d_input_grad.cu",
@@ -287,7 +271,13 @@ def conv2d_weight_grad(
             "conv2d_weight_grad",
             (blocks(columns, tile.n), blocks(filters, tile.m), splits),
             (tile.threads,),
-            (x, dy, partials, *_shape(step, build, x, dweight), *integers(pixels_per_split)),
+            (
+                x,
+                dy,
+                partials,
+                *convolution_sizes(step, build, x, dweight),
+                *integers(pixels_per_split),
+            ),
             tile.shared_bytes,
             defines,
         ),
@@ -480,16 +470,6 @@ RUNG = dataclasses.replace(
     patterns=PATTERNS,
     updates_together=True,
 )
-
-
-def _shape(step: Step, build: Values, x: str, weight: str) -> tuple[Argument, ...]:
-    """batch, height, width, channels, filters, kernel, padding, stride."""
-    return integers(
-        *build.shape(x),
-        *build.shape(weight)[:2],
-        step.attributes["padding"],
-        step.attributes["stride"],
-    )
 
 
 def _one(

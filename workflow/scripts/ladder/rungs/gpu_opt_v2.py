@@ -136,7 +136,7 @@ def gradient_in_parts(
     filters, kernel = build.network.parameters[weight][:2]
     rows, columns, pixels = gradient_matrix(build.values, x, received, filters, kernel, phases)
     splits, _ = split(weight_tile(rows, columns), rows, columns, pixels)
-    parts: str = build.values.workspace(f"{conv.name}.parts", parts_shape(splits, rows, columns))
+    parts = build.values.workspace(f"{conv.name}.parts", parts_shape(splits, rows, columns))
     build.gradients.leave_in_parts({weight: Gradient(parts, True, 0, phases)})
     if conv.attributes["bias"]:
         build.gradients.leave_in_parts({bias: Gradient(parts, True, rows * columns, phases)})
@@ -151,15 +151,12 @@ def _pools_2x2(group: Group) -> bool:
     return _has_stride_1(group) and patterns.is_2x2(group[2])
 
 
-def _is_same_3x3(group: Group) -> bool:
-    conv = group[1].attributes
-    return (conv["kernel"], conv["padding"], conv["stride"], conv["bias"]) == (3, 1, 1, True)
-
-
 PATTERNS = (
     Pattern(("conv2d", "relu", "maxpool2d"), conv_block, _pools_2x2),
-    Pattern(("upsample2d", "conv2d", "relu"), upsample_conv_block, _is_same_3x3, exact_only=True),
-    Pattern(("upsample2d", "conv2d"), upsample_conv_block, _is_same_3x3, exact_only=True),
+    Pattern(
+        ("upsample2d", "conv2d", "relu"), upsample_conv_block, patterns.is_same_3x3, exact_only=True
+    ),
+    Pattern(("upsample2d", "conv2d"), upsample_conv_block, patterns.is_same_3x3, exact_only=True),
     Pattern(("conv2d", "relu"), conv_block, _has_stride_1),
     Pattern(("conv2d",), conv_block, _has_stride_1),
     Pattern(("conv2d", "relu"), strided_block),

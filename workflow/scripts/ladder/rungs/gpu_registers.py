@@ -8,13 +8,11 @@ SIDE = 64  # of a block's tile of the result
 
 RUNG = gpu_shared.RUNG.with_launches(
     {
-        **{
-            function.__name__: functools.partial(function, folder="gpu_registers", side=SIDE)
-            for function in (
-                gpu_shared.conv2d_forward,
-                gpu_shared.conv2d_input_grad,
-                gpu_shared.conv2d_weight_grad,
-            )
-        },
+        function.__name__: functools.partial(function, folder="gpu_registers", side=SIDE)
+        for function in (
+            gpu_shared.conv2d_forward,
+            gpu_shared.conv2d_input_grad,
+            gpu_shared.conv2d_weight_grad,
+        )
     }
 )

@@ -1,8 +1,8 @@
 """A lesson: convolutions in tiles that a block of threads keeps in shared memory."""
 
 from ladder.rungs import gpu_basic
-from ladder.rungs.gpu_basic import blocks, elements, integers
-from ladder.rungs.launches import Argument, Launch, Step
+from ladder.rungs.gpu_basic import blocks, convolution_sizes, elements, integers
+from ladder.rungs.launches import Launch, Step
 from ladder.rungs.values import Values
 
 SIDE = 16  # of a block's tile of the result
@@ -19,7 +19,7 @@ def conv2d_forward(
 ) -> tuple[Launch, ...]:
     """folder: of the kernels; side: of their tile; few: as FEW; likewise in the gradients."""
     reads, y = step.reads, step.writes["y"]
-    shape, filters = sizes(step, build, reads["x"], reads["weight"]), build.shape(y)[3]
+    shape, filters = convolution_sizes(step, build, reads["x"], reads["weight"]), build.shape(y)[3]
     if filters <= few and not step.attributes.get("relu", False):
         return gpu_basic.conv2d_forward(step, build)
     grid = blocks(elements(build, y) // filters, side), blocks(filters, side)
@@ -46,7 +46,7 @@ def conv2d_input_grad(
     if channels <= few:
         return gpu_basic.conv2d_input_grad(step, build)
     grid = blocks(elements(build, dx) // channels, side), blocks(channels, side)
-    arguments = (dy, weight, dx, *sizes(step, build, dx, weight))
+    arguments = (dy, weight, dx, *convolution_sizes(step, build, dx, weight))
     return (Launch(f"{folder}/conv2d.cu", "conv2d_input_grad", grid, THREADS, arguments),)
 
 
@@ -58,18 +58,8 @@ def conv2d_weight_grad(
     if min(filters, channels) <= FEW:
         return gpu_basic.conv2d_weight_grad(step, build)
     grid = blocks(filters, side), blocks(channels, side), kernel * kernel
-    arguments = (x, dy, dweight, *sizes(step, build, x, dweight))
+    arguments = (x, dy, dweight, *convolution_sizes(step, build, x, dweight))
     return (Launch(f"{folder}/conv2d.cu", "conv2d_weight_grad", grid, THREADS, arguments),)
-
-
-def sizes(step: Step, build: Values, x: str, weight: str) -> tuple[Argument, ...]:
-    """batch, height, width, channels, filters, kernel, padding, stride."""
-    return integers(
-        *build.shape(x),
-        *build.shape(weight)[:2],
-        step.attributes["padding"],
-        step.attributes["stride"],
-    )
 
 
 RUNG = gpu_basic.RUNG.with_launches(

@@ -1,9 +1,9 @@
 """A lesson: gpu_wide with weight gradients that several blocks sum in parts (split-K)."""
 
 from ladder.rungs import gpu_wide
-from ladder.rungs.gpu_basic import blocks, elements, integers
+from ladder.rungs.gpu_basic import blocks, convolution_sizes, elements, integers
 from ladder.rungs.gpu_registers import SIDE
-from ladder.rungs.gpu_shared import FEW, THREADS, sizes
+from ladder.rungs.gpu_shared import FEW, THREADS
 from ladder.rungs.launches import Launch, Step
 from ladder.rungs.values import Values
 
@@ -37,7 +37,7 @@ def split(step: Step, build: Values, folder: str) -> tuple[Launch, ...]:
             "conv2d_weight_grad_split",
             grid,
             THREADS,
-            (x, dy, partials, *sizes(step, build, x, dweight), *integers(per_split)),
+            (x, dy, partials, *convolution_sizes(step, build, x, dweight), *integers(per_split)),
         ),
         Launch(
             source,

@@ -24,13 +24,11 @@ def wide(function: Callable[..., tuple[Launch, ...]]) -> LaunchFunction:
 
 RUNG = gpu_registers.RUNG.with_launches(
     {
-        **{
-            function.__name__: wide(function)
-            for function in (
-                gpu_shared.conv2d_forward,
-                gpu_shared.conv2d_input_grad,
-                gpu_shared.conv2d_weight_grad,
-            )
-        },
+        function.__name__: wide(function)
+        for function in (
+            gpu_shared.conv2d_forward,
+            gpu_shared.conv2d_input_grad,
+            gpu_shared.conv2d_weight_grad,
+        )
     }
 )

@@ -379,10 +379,8 @@ class Block:
 
 def packed_input(build: PlanBuilder, conv: Layer, packing: Packing, image: Shape) -> str:
     """The buffer of a convolution's packed input, which is an image of this shape."""
-    return str(
-        build.values.kept(
-            f"{conv.name}.x.packed",
-            packing.image(image, conv.attributes["padding"]),
-            packing.number_format.dtype,
-        )
+    return build.values.kept(
+        f"{conv.name}.x.packed",
+        packing.image(image, conv.attributes["padding"]),
+        packing.number_format.dtype,
     )

@@ -3,7 +3,7 @@ GPU kernels.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ladder.network.layers import KINDS, Attributes, Layer
 from ladder.network.networks import Network
@@ -186,7 +186,7 @@ def lasting_images(build: PlanBuilder, layer: Layer) -> int:
     return (
         math.ceil(layer.attributes["lifetime"] * build.values.batch - 1e-6)
         if build.training
-        else int(build.values.batch)
+        else build.values.batch
     )
 
 
@@ -450,6 +450,12 @@ def is_2x2(pool: Layer | Step) -> bool:
     )
 
 
+def is_same_3x3(group: Group) -> bool:
+    """True for an upsampling and a 3x3 convolution with stride 1, padding 1 and a bias."""
+    conv = group[1].attributes
+    return (conv["kernel"], conv["padding"], conv["stride"], conv["bias"]) == (3, 1, 1, True)
+
+
 def sliding(conv: Layer) -> Attributes:
     """Stride and padding as attributes of a convolution's operations."""
     return {"stride": conv.attributes["stride"], "padding": conv.attributes["padding"]}
@@ -471,41 +477,55 @@ def dense(build: PlanBuilder, group: Group) -> Backward:
 
 
 def _product(build: PlanBuilder, layer: Layer, attributes: Attributes) -> Backward:
-    group, kind, flop = (layer,), layer.kind, 2 * layer.macs
     x, weight, bias = convolution(build, layer)
     y = build.values.activation(layer)
     build.steps.add(
-        f"{kind}_forward",
-        group,
+        f"{layer.kind}_forward",
+        (layer,),
         {"x": x, "weight": weight, "bias": bias},
         {"y": y},
-        flop=flop,
+        flop=2 * layer.macs,
         **attributes,
     )
 
     def backward() -> None:
-        dy, writes = build.gradients.total(y), weight_gradients(build, layer)
-        if build.gradients.is_wanted(x):
-            build.steps.add(
-                f"{kind}_input_grad",
-                group,
-                {"dy": dy, "weight": weight},
-                {"dx": build.gradients.part(x)},
-                flop=flop,
-                **attributes,
-            )
-        if layer.attributes["bias"]:
-            build.steps.add(f"{kind}_bias_grad", group, {"dy": dy}, {"dbias": writes["dbias"]})
+        operands = {"x": x, "weight": weight, "dy": build.gradients.total(y)}
+        product_gradients(build, layer.kind, layer, operands, attributes, bias_apart=True)
+
+    return backward
+
+
+def product_gradients(
+    build: PlanBuilder,
+    operation: str,
+    layer: Layer,
+    operands: Mapping[str, str],
+    attributes: Attributes,
+    bias_apart: bool = False,
+) -> None:
+    """Append the input gradient, if it is wanted, and the weight gradient of a convolution or dense
+    layer.
+
+    operands: buffers of x, weight and dy; bias_apart: the bias gradient is a step of its own.
+    """
+    group, flop, writes = (layer,), 2 * layer.macs, weight_gradients(build, layer)
+    x, weight, dy = (operands[role] for role in ("x", "weight", "dy"))
+    if build.gradients.is_wanted(x):
         build.steps.add(
-            f"{kind}_weight_grad",
+            f"{operation}_input_grad",
             group,
-            {"x": x, "dy": dy},
-            {"dweight": writes["dweight"]},
+            {"dy": dy, "weight": weight},
+            {"dx": build.gradients.part(x)},
             flop=flop,
             **attributes,
         )
-
-    return backward
+    if bias_apart:
+        dbias = {"dbias": writes.pop("dbias")}
+        if layer.attributes["bias"]:
+            build.steps.add(f"{operation}_bias_grad", group, {"dy": dy}, dbias)
+    build.steps.add(
+        f"{operation}_weight_grad", group, {"x": x, "dy": dy}, writes, flop=flop, **attributes
+    )
 
 
 LAYER_PATTERNS = (Pattern(("conv2d",), conv2d), Pattern(("dense",), dense), *LAYERS)

@@ -499,7 +499,7 @@ def test_a_copy_that_the_convolution_writes_is_that_of_its_result(case, tile):
     for relu in (True, False):
         copy = with_border(conv.dy, padding)
         run_step(
-            lambda step, build: launches.forward(step, build, tile),
+            lambda step, values: launches.forward(step, values, tile),
             operands(conv),
             {"copy": copy},
             stride=stride,
@@ -522,7 +522,7 @@ def test_pooling_in_place_leaves_the_bytes_of_pooling_afterwards(case, tile, val
     for relu in (True, False):
         copy = with_border(pooled, padding)
         run_step(
-            lambda step, build: launches.forward(step, build, tile),
+            lambda step, values: launches.forward(step, values, tile),
             operands(conv),
             {"copy": copy, "index": found},
             stride=stride,
@@ -586,7 +586,7 @@ def led_back(conv, relu, padding, tile, kind):
     partials = poisoned((packed_tiles.rows_of_partials(shape, tile), channels))
     copy = with_border(wanted, padding)
     run_step(
-        lambda step, build: launches.input_grad(step, build, tile),
+        lambda step, values: launches.input_grad(step, values, tile),
         {
             "dy": rounded_gradient(conv.dy, conv.kernel - 1 - conv.padding)[0],
             "flipped": rounded_weight(conv.weight)[1],
@@ -918,7 +918,7 @@ def launched_on_zeros(file):
     else:
         reads, writes = operands(conv), {"y": poisoned(conv.output)}
         (launch,) = run_step(
-            lambda step, build: launches.forward(step, build, NARROW if file == HALO else SQUARE),
+            lambda step, values: launches.forward(step, values, NARROW if file == HALO else SQUARE),
             reads,
             writes,
             (),

@@ -58,8 +58,8 @@ def test_two_buffers_of_one_name_are_refused(monkeypatch):
     """The partial sums of all batch normalisations in one buffer, of the last one's size."""
     called = Values.workspace
 
-    def in_one(build, name, *spec):
-        return called(build, "partials" if name.endswith(".partials") else name, *spec)
+    def in_one(values, name, *spec):
+        return called(values, "partials" if name.endswith(".partials") else name, *spec)
 
     monkeypatch.setattr(Values, "workspace", in_one)
     with pytest.raises(

@@ -37,8 +37,8 @@ def sums(request, monkeypatch):
 
 def in_large_tiles(operation):
     """The launch function of an operation in the large tile, whatever the shape."""
-    return lambda step, build: getattr(gpu_opt_v1, operation)(
-        step, build, lambda *_: gpu_3xtf32.LARGE
+    return lambda step, values: getattr(gpu_opt_v1, operation)(
+        step, values, lambda *_: gpu_3xtf32.LARGE
     )
 
 

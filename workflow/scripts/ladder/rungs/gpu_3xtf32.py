@@ -129,11 +129,11 @@ def on_tensor_cores(
 ) -> LaunchFunction:
     """A launch function of gpu_opt_v1 with tiles of tensor cores, for this multiplier's steps."""
 
-    def launch(step: Step, build: Values) -> tuple[Launch, ...]:
+    def launch(step: Step, values: Values) -> tuple[Launch, ...]:
         asked = step.attributes.get("multiplier")
         if (asked.name if asked else "exact") != multiplier:
-            return gpu_gemm.RUNG.launches[function.__name__](step, build)
-        return function(step, build, in_steps(tile_for, multiplier))
+            return gpu_gemm.RUNG.launches[function.__name__](step, values)
+        return function(step, values, in_steps(tile_for, multiplier))
 
     return launch
 

@@ -35,23 +35,23 @@ def blocks(count: int, size: int = BLOCK) -> int:
     return -(-count // size)
 
 
-def elements(build: Values, name: str) -> int:
-    return math.prod(build.shape(name))
+def elements(values: Values, name: str) -> int:
+    return math.prod(values.shape(name))
 
 
-def convolution_sizes(step: Step, build: Values, x: str, weight: str) -> tuple[Argument, ...]:
+def convolution_sizes(step: Step, values: Values, x: str, weight: str) -> tuple[Argument, ...]:
     """batch, height, width, channels, filters, kernel, padding, stride."""
     return integers(
-        *build.shape(x),
-        *build.shape(weight)[:2],
+        *values.shape(x),
+        *values.shape(weight)[:2],
         step.attributes["padding"],
         step.attributes["stride"],
     )
 
 
-def draw_augmentation(step: Step, build: Values) -> tuple[Launch, ...]:
+def draw_augmentation(step: Step, values: Values) -> tuple[Launch, ...]:
     augmentation, attributes = step.writes["augmentation"], step.attributes
-    batch = build.shape(augmentation)[0]
+    batch = values.shape(augmentation)[0]
     arguments = (
         step.reads["counters"],
         augmentation,
@@ -62,9 +62,9 @@ def draw_augmentation(step: Step, build: Values) -> tuple[Launch, ...]:
     return _one("augmentation.cu", "draw_augmentation", batch, arguments)
 
 
-def draw_jitter(step: Step, build: Values) -> tuple[Launch, ...]:
+def draw_jitter(step: Step, values: Values) -> tuple[Launch, ...]:
     jitter, attributes = step.writes["jitter"], step.attributes
-    batch, columns = build.shape(jitter)
+    batch, columns = values.shape(jitter)
     arguments = (
         step.reads["counters"],
         jitter,
@@ -76,50 +76,50 @@ def draw_jitter(step: Step, build: Values) -> tuple[Launch, ...]:
     return _one("jitter.cu", "draw_jitter", batch, arguments)
 
 
-def conv2d_forward(step: Step, build: Values) -> tuple[Launch, ...]:
+def conv2d_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     reads, y = step.reads, step.writes["y"]
-    filters = build.shape(y)[3]
-    grid = blocks(elements(build, y) // filters, 32), blocks(filters, 8)
+    filters = values.shape(y)[3]
+    grid = blocks(elements(values, y) // filters, 32), blocks(filters, 8)
     arguments = (
         reads["x"],
         reads["weight"],
         reads["bias"],
         y,
-        *convolution_sizes(step, build, reads["x"], reads["weight"]),
+        *convolution_sizes(step, values, reads["x"], reads["weight"]),
     )
     return (Launch("gpu_basic/conv2d.cu", "conv2d_forward", grid, (8, 32), arguments),)
 
 
-def conv2d_input_grad(step: Step, build: Values) -> tuple[Launch, ...]:
+def conv2d_input_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     return _one(
         "conv2d.cu",
         "conv2d_input_grad",
-        elements(build, dx),
-        (dy, weight, dx, *convolution_sizes(step, build, dx, weight)),
+        elements(values, dx),
+        (dy, weight, dx, *convolution_sizes(step, values, dx, weight)),
     )
 
 
-def conv2d_weight_grad(step: Step, build: Values) -> tuple[Launch, ...]:
+def conv2d_weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     return _one(
         "conv2d.cu",
         "conv2d_weight_grad",
-        elements(build, dweight),
-        (x, dy, dweight, *convolution_sizes(step, build, x, dweight)),
+        elements(values, dweight),
+        (x, dy, dweight, *convolution_sizes(step, values, x, dweight)),
     )
 
 
-def conv2d_bias_grad(step: Step, build: Values) -> tuple[Launch, ...]:
+def conv2d_bias_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     dy, dbias = step.reads["dy"], step.writes["dbias"]
-    (filters,) = build.shape(dbias)
-    partials = build.workspace(f"{step.layer}.bias_partials", (CHANNEL_PARTS, filters))
+    (filters,) = values.shape(dbias)
+    partials = values.workspace(f"{step.layer}.bias_partials", (CHANNEL_PARTS, filters))
     return (
         *_one(
             "conv2d_bias.cu",
             "conv2d_bias_partials",
             CHANNEL_PARTS * filters,
-            (dy, partials, *integers(elements(build, dy) // filters, filters, CHANNEL_PARTS)),
+            (dy, partials, *integers(elements(values, dy) // filters, filters, CHANNEL_PARTS)),
         ),
         *_few(
             "conv2d_bias.cu",
@@ -130,25 +130,25 @@ def conv2d_bias_grad(step: Step, build: Values) -> tuple[Launch, ...]:
     )
 
 
-def decompose_taps(step: Step, build: Values) -> tuple[Launch, ...]:
+def decompose_taps(step: Step, values: Values) -> tuple[Launch, ...]:
     phase_weights = step.writes["phase_weights"]
-    channels, _, _, filters = build.shape(phase_weights)
+    channels, _, _, filters = values.shape(phase_weights)
     return _one(
         "phase_conv2d.cu",
         "decompose_taps",
-        elements(build, phase_weights),
+        elements(values, phase_weights),
         (step.reads["weight"], phase_weights, *integers(filters, channels)),
     )
 
 
-def phase_conv2d_forward(step: Step, build: Values) -> tuple[Launch, ...]:
+def phase_conv2d_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     """The products are those of the rung's input gradient, of a convolution from y to x; likewise
     in the other directions.
     """
     y = step.writes["y"]
     return (
         *_of_phases(
-            build,
+            values,
             "conv2d_input_grad",
             step,
             {"dy": step.reads["x"], "weight": step.reads["phase_weights"]},
@@ -157,46 +157,46 @@ def phase_conv2d_forward(step: Step, build: Values) -> tuple[Launch, ...]:
         *_one(
             "phase_conv2d.cu",
             "add_bias",
-            elements(build, y),
-            (step.reads["bias"], y, *integers(elements(build, y), build.shape(y)[3])),
+            elements(values, y),
+            (step.reads["bias"], y, *integers(elements(values, y), values.shape(y)[3])),
         ),
     )
 
 
-def phase_conv2d_input_grad(step: Step, build: Values) -> tuple[Launch, ...]:
+def phase_conv2d_input_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     reads = {
         "x": step.reads["dy"],
         "weight": step.reads["phase_weights"],
         "bias": step.reads["zeros"],
     }
-    return _of_phases(build, "conv2d_forward", step, reads, {"y": step.writes["dx"]})
+    return _of_phases(values, "conv2d_forward", step, reads, {"y": step.writes["dx"]})
 
 
-def phase_conv2d_weight_grad(step: Step, build: Values) -> tuple[Launch, ...]:
+def phase_conv2d_weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
-    channels, filters = build.shape(x)[3], build.shape(dy)[3]
-    phase_weights = build.workspace(f"{step.layer}.dphase_weights", (channels, 4, 4, filters))
-    sums = build.workspace(f"{step.layer}.sums_of_x", (channels,))  # of which nothing is made
+    channels, filters = values.shape(x)[3], values.shape(dy)[3]
+    phase_weights = values.workspace(f"{step.layer}.dphase_weights", (channels, 4, 4, filters))
+    sums = values.workspace(f"{step.layer}.sums_of_x", (channels,))  # of which nothing is made
     return (
         *_of_phases(
-            build,
+            values,
             "conv2d_weight_grad",
             step,
             {"x": dy, "dy": x},
             {"dweight": phase_weights, "dbias": sums},
         ),
-        *conv2d_bias_grad(step, build),
+        *conv2d_bias_grad(step, values),
         *_one(
             "phase_conv2d.cu",
             "add_tap_gradients",
-            elements(build, dweight),
+            elements(values, dweight),
             (phase_weights, dweight, *integers(filters, channels)),
         ),
     )
 
 
 def _of_phases(
-    build: Values,
+    values: Values,
     operation: str,
     step: Step,
     reads: Mapping[str, str],
@@ -211,12 +211,12 @@ def _of_phases(
         writes=writes,
         attributes={**step.attributes, **window},
     )
-    return build.launches[operation](of_convolution, build)
+    return values.launches[operation](of_convolution, values)
 
 
-def dense_forward(step: Step, build: Values) -> tuple[Launch, ...]:
+def dense_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     reads, y = step.reads, step.writes["y"]
-    sizes = _dense(build, reads["x"], y)
+    sizes = _dense(values, reads["x"], y)
     grid = blocks(sizes[0], 32), blocks(sizes[2], 8)
     return (
         Launch(
@@ -229,42 +229,42 @@ def dense_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     )
 
 
-def dense_input_grad(step: Step, build: Values) -> tuple[Launch, ...]:
+def dense_input_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     return _one(
         "dense.cu",
         "dense_input_grad",
-        elements(build, dx),
-        (dy, weight, dx, *integers(*_dense(build, dx, dy))),
+        elements(values, dx),
+        (dy, weight, dx, *integers(*_dense(values, dx, dy))),
     )
 
 
-def dense_weight_grad(step: Step, build: Values) -> tuple[Launch, ...]:
+def dense_weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
     return _one(
         "dense.cu",
         "dense_weight_grad",
-        elements(build, dweight),
-        (x, dy, dweight, *integers(*_dense(build, x, dy))),
+        elements(values, dweight),
+        (x, dy, dweight, *integers(*_dense(values, x, dy))),
     )
 
 
-def dense_bias_grad(step: Step, build: Values) -> tuple[Launch, ...]:
+def dense_bias_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     dy, dbias = step.reads["dy"], step.writes["dbias"]
-    (units,) = build.shape(dbias)
+    (units,) = values.shape(dbias)
     return _few(
-        "dense.cu", "dense_bias_grad", units, (dy, dbias, *integers(build.shape(dy)[0], units))
+        "dense.cu", "dense_bias_grad", units, (dy, dbias, *integers(values.shape(dy)[0], units))
     )
 
 
-def batchnorm_forward(step: Step, build: Values) -> tuple[Launch, ...]:
+def batchnorm_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     x, weight, bias = (step.reads[role] for role in ("x", "weight", "bias"))
     y, mean, inverse, running_mean, running_var = (
         step.writes[role] for role in ("y", "mean", "inverse", "running_mean", "running_var")
     )
-    channels, count = build.shape(x)[3], elements(build, x)
+    channels, count = values.shape(x)[3], elements(values, x)
     sums, parts = integers(count // channels, channels, CHANNEL_PARTS), CHANNEL_PARTS * channels
-    partials = build.workspace(f"{step.layer}.partials", (CHANNEL_PARTS, channels))
+    partials = values.workspace(f"{step.layer}.partials", (CHANNEL_PARTS, channels))
     settings = np.float64(step.attributes["decay"]), np.float64(step.attributes["epsilon"])
     return (
         *_one("batchnorm.cu", "batchnorm_mean_partials", parts, (x, partials, *sums)),
@@ -285,14 +285,14 @@ def batchnorm_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     )
 
 
-def batchnorm_backward(step: Step, build: Values) -> tuple[Launch, ...]:
+def batchnorm_backward(step: Step, values: Values) -> tuple[Launch, ...]:
     x, weight, mean, inverse, dy = (
         step.reads[role] for role in ("x", "weight", "mean", "inverse", "dy")
     )
     dx, dweight, dbias = (step.writes[role] for role in ("dx", "dweight", "dbias"))
-    channels, count = build.shape(x)[3], elements(build, x)
+    channels, count = values.shape(x)[3], elements(values, x)
     pixels = count // channels
-    partials = build.workspace(f"{step.layer}.gradient_partials", (2, CHANNEL_PARTS, channels))
+    partials = values.workspace(f"{step.layer}.gradient_partials", (2, CHANNEL_PARTS, channels))
     return (
         *_one(
             "batchnorm.cu",
@@ -315,53 +315,53 @@ def batchnorm_backward(step: Step, build: Values) -> tuple[Launch, ...]:
     )
 
 
-def batchnorm_inference(step: Step, build: Values) -> tuple[Launch, ...]:
+def batchnorm_inference(step: Step, values: Values) -> tuple[Launch, ...]:
     x, y = step.reads["x"], step.writes["y"]
     arrays = (step.reads[role] for role in ("x", "weight", "bias", "running_mean", "running_var"))
     return _one(
         "batchnorm.cu",
         "batchnorm_inference",
-        elements(build, y),
+        elements(values, y),
         (
             *arrays,
             y,
-            *integers(elements(build, y), build.shape(x)[3]),
+            *integers(elements(values, y), values.shape(x)[3]),
             *floats(step.attributes["epsilon"]),
         ),
     )
 
 
-def dropout_forward(step: Step, build: Values) -> tuple[Launch, ...]:
+def dropout_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     y, attributes = step.writes["y"], step.attributes
     arguments = (
         step.reads["x"],
         step.reads["counters"],
         y,
         step.writes["mask"],
-        *integers(elements(build, y)),
+        *integers(elements(values, y)),
         np.uint32(int(attributes["rate"] * 2**32)),
         *floats(1 / (1 - attributes["rate"])),
         np.uint64(attributes["seed"]),
         *integers(randomness.LAYER + attributes["stream"]),
     )
-    return _one("dropout.cu", "dropout_forward", elements(build, y), arguments)
+    return _one("dropout.cu", "dropout_forward", elements(values, y), arguments)
 
 
-def dropout_backward(step: Step, build: Values) -> tuple[Launch, ...]:
+def dropout_backward(step: Step, values: Values) -> tuple[Launch, ...]:
     dy, mask, dx = step.reads["dy"], step.reads["mask"], step.writes["dx"]
     return _one(
         "dropout.cu",
         "dropout_backward",
-        elements(build, dx),
-        (dy, mask, dx, *integers(elements(build, dx)), *floats(1 / (1 - step.attributes["rate"]))),
+        elements(values, dx),
+        (dy, mask, dx, *integers(elements(values, dx)), *floats(1 / (1 - step.attributes["rate"]))),
     )
 
 
-def winner_take_all_forward(step: Step, build: Values) -> tuple[Launch, ...]:
+def winner_take_all_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     x, y, mask = step.reads["x"], step.writes["y"], step.writes["mask"]
-    batch, height, width, channels = build.shape(x)
-    largest = build.workspace(f"{step.layer}.largest", (batch, channels))
-    lasting = build.workspace(f"{step.layer}.lasting", (batch, channels), "uint8")
+    batch, height, width, channels = values.shape(x)
+    largest = values.workspace(f"{step.layer}.largest", (batch, channels))
+    lasting = values.workspace(f"{step.layer}.lasting", (batch, channels), "uint8")
     return (
         *_few(
             "winner_take_all.cu",
@@ -383,13 +383,13 @@ def winner_take_all_forward(step: Step, build: Values) -> tuple[Launch, ...]:
         *_one(
             "winner_take_all.cu",
             "winner_take_all_forward",
-            elements(build, y),
-            (x, lasting, y, mask, *integers(elements(build, y), height * width, channels)),
+            elements(values, y),
+            (x, lasting, y, mask, *integers(elements(values, y), height * width, channels)),
         ),
     )
 
 
-def sample_forward(step: Step, build: Values) -> tuple[Launch, ...]:
+def sample_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     reads, y, attributes = step.reads, step.writes["y"], step.attributes
     arguments = (
         reads["mean"],
@@ -397,20 +397,20 @@ def sample_forward(step: Step, build: Values) -> tuple[Launch, ...]:
         reads["counters"],
         y,
         step.writes["noise"],
-        *integers(elements(build, y)),
+        *integers(elements(values, y)),
         np.uint64(attributes["seed"]),
         *integers(randomness.LAYER + attributes["stream"]),
     )
-    return _one("sample.cu", "sample_forward", elements(build, y), arguments)
+    return _one("sample.cu", "sample_forward", elements(values, y), arguments)
 
 
-def sample_backward(step: Step, build: Values) -> tuple[Launch, ...]:
+def sample_backward(step: Step, values: Values) -> tuple[Launch, ...]:
     mean, log_variance, noise, dy, counters = (
         step.reads[role] for role in ("mean", "log_variance", "noise", "dy", "counters")
     )
     dmean, dlog_variance = step.writes["dmean"], step.writes["dlog_variance"]
-    count = elements(build, dy)
-    partials = build.workspace(f"{step.layer}.divergences", (LOSS_PARTS,))
+    count = elements(values, dy)
+    partials = values.workspace(f"{step.layer}.divergences", (LOSS_PARTS,))
     return (
         *_one(
             "sample.cu",
@@ -442,32 +442,32 @@ def sample_backward(step: Step, build: Values) -> tuple[Launch, ...]:
                 partials,
                 counters,
                 step.writes["divergences"],
-                *integers(build.shape(dy)[0], LOSS_PARTS),
+                *integers(values.shape(dy)[0], LOSS_PARTS),
             ),
         ),
     )
 
 
-def lrn_forward(step: Step, build: Values) -> tuple[Launch, ...]:
+def lrn_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     x, y, sums = step.reads["x"], step.writes["y"], step.writes["sums"]
     return _one(
         "lrn.cu",
         "lrn_forward",
-        elements(build, y),
-        (x, y, sums, *_lrn(step, build), *floats(step.attributes["k"])),
+        elements(values, y),
+        (x, y, sums, *_lrn(step, values), *floats(step.attributes["k"])),
     )
 
 
-def lrn_backward(step: Step, build: Values) -> tuple[Launch, ...]:
+def lrn_backward(step: Step, values: Values) -> tuple[Launch, ...]:
     x, sums, dy, dx = step.reads["x"], step.reads["sums"], step.reads["dy"], step.writes["dx"]
     return _one(
-        "lrn.cu", "lrn_backward", elements(build, dx), (x, sums, dy, dx, *_lrn(step, build))
+        "lrn.cu", "lrn_backward", elements(values, dx), (x, sums, dy, dx, *_lrn(step, values))
     )
 
 
-def position_norm_forward(step: Step, build: Values) -> tuple[Launch, ...]:
+def position_norm_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     x, y, norms = step.reads["x"], step.writes["y"], step.writes["norms"]
-    pixels, channels = elements(build, norms), build.shape(x)[3]
+    pixels, channels = elements(values, norms), values.shape(x)[3]
     return (
         *_one(
             "position_norm.cu",
@@ -484,10 +484,10 @@ def position_norm_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     )
 
 
-def position_norm_backward(step: Step, build: Values) -> tuple[Launch, ...]:
+def position_norm_backward(step: Step, values: Values) -> tuple[Launch, ...]:
     y, norms, dy, dx = step.reads["y"], step.reads["norms"], step.reads["dy"], step.writes["dx"]
-    pixels, channels = elements(build, norms), build.shape(y)[3]
-    along = build.workspace(f"{step.layer}.along", build.shape(norms))
+    pixels, channels = elements(values, norms), values.shape(y)[3]
+    along = values.workspace(f"{step.layer}.along", values.shape(norms))
     return (
         *_one(
             "position_norm.cu",
@@ -504,11 +504,11 @@ def position_norm_backward(step: Step, build: Values) -> tuple[Launch, ...]:
     )
 
 
-def attention_forward(step: Step, build: Values) -> tuple[Launch, ...]:
+def attention_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     x, y, weights = step.reads["x"], step.writes["y"], step.writes["weights"]
-    pixels, channels = build.shape(weights)[1], build.shape(y)[3]
-    rows = elements(build, weights) // pixels
-    scores = build.workspace(f"{step.layer}.products", build.shape(weights))
+    pixels, channels = values.shape(weights)[1], values.shape(y)[3]
+    rows = elements(values, weights) // pixels
+    scores = values.workspace(f"{step.layer}.products", values.shape(weights))
     return (
         *_one(
             "attention.cu",
@@ -528,12 +528,12 @@ def attention_forward(step: Step, build: Values) -> tuple[Launch, ...]:
     )
 
 
-def attention_backward(step: Step, build: Values) -> tuple[Launch, ...]:
+def attention_backward(step: Step, values: Values) -> tuple[Launch, ...]:
     x, weights, dy, dx = step.reads["x"], step.reads["weights"], step.reads["dy"], step.writes["dx"]
-    pixels, channels = build.shape(weights)[1], build.shape(dy)[3]
-    rows = elements(build, weights) // pixels
+    pixels, channels = values.shape(weights)[1], values.shape(dy)[3]
+    rows = elements(values, weights) // pixels
     dweights, dscores = (
-        build.workspace(f"{step.layer}.{name}", build.shape(weights))
+        values.workspace(f"{step.layer}.{name}", values.shape(weights))
         for name in ("products", "dscores")
     )
     return (
@@ -558,19 +558,19 @@ def attention_backward(step: Step, build: Values) -> tuple[Launch, ...]:
     )
 
 
-def local_contrast_forward(step: Step, build: Values) -> tuple[Launch, ...]:
+def local_contrast_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     x, image, y = step.reads["x"], step.reads["image"], step.writes["y"]
-    count, values = elements(build, x), build.shape(x)[3]
-    contrast = build.workspace(f"{step.layer}.contrast", build.shape(x)[:3])
+    count, channels = elements(values, x), values.shape(x)[3]
+    contrast = values.workspace(f"{step.layer}.contrast", values.shape(x)[:3])
     return (
         *_one(
             "local_contrast.cu",
             "local_contrast_windows",
-            count // values,
+            count // channels,
             (
                 image,
                 contrast,
-                *integers(*build.shape(image), step.attributes["kernel"]),
+                *integers(*values.shape(image), step.attributes["kernel"]),
                 *floats(step.attributes["epsilon"]),
             ),
         ),
@@ -578,30 +578,30 @@ def local_contrast_forward(step: Step, build: Values) -> tuple[Launch, ...]:
             "local_contrast.cu",
             "local_contrast_divide",
             count,
-            (x, contrast, y, *integers(count, values)),
+            (x, contrast, y, *integers(count, channels)),
         ),
     )
 
 
-def soft_threshold_forward(step: Step, build: Values) -> tuple[Launch, ...]:
+def soft_threshold_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     x, y = step.reads["x"], step.writes["y"]
     return _one(
         "soft_threshold.cu",
         "soft_threshold_forward",
-        elements(build, x),
+        elements(values, x),
         (
             x,
             y,
-            *integers(elements(build, x), build.shape(x)[3]),
+            *integers(elements(values, x), values.shape(x)[3]),
             *floats(step.attributes["threshold"]),
         ),
     )
 
 
-def quantise(step: Step, build: Values) -> tuple[Launch, ...]:
+def quantise(step: Step, values: Values) -> tuple[Launch, ...]:
     x, y, scale = step.reads["x"], step.writes["y"], step.writes["scale"]
-    count, most = elements(build, x), floats(step.attributes["most"])
-    partials = build.workspace("largest_magnitudes", (MAGNITUDE_PARTS,))
+    count, most = elements(values, x), floats(step.attributes["most"])
+    partials = values.workspace("largest_magnitudes", (MAGNITUDE_PARTS,))
     return (
         *_one(
             "quantise.cu",
@@ -620,22 +620,22 @@ def quantise(step: Step, build: Values) -> tuple[Launch, ...]:
     )
 
 
-def rescale(step: Step, build: Values) -> tuple[Launch, ...]:
+def rescale(step: Step, values: Values) -> tuple[Launch, ...]:
     y, arrays = step.writes["y"], (step.reads[role] for role in ("x", "first", "second", "bias"))
     return _one(
         "quantise.cu",
         "rescale",
-        elements(build, y),
-        (*arrays, y, *integers(elements(build, y), build.shape(y)[-1])),
+        elements(values, y),
+        (*arrays, y, *integers(elements(values, y), values.shape(y)[-1])),
     )
 
 
-def mse(step: Step, build: Values) -> tuple[Launch, ...]:
+def mse(step: Step, values: Values) -> tuple[Launch, ...]:
     prediction, target, counters = (
         step.reads[role] for role in ("prediction", "target", "counters")
     )
-    count = elements(build, prediction)
-    partials = build.workspace("loss.partials", (LOSS_PARTS,))
+    count = elements(values, prediction)
+    partials = values.workspace("loss.partials", (LOSS_PARTS,))
     return (
         *_one(
             "mse.cu",
@@ -665,13 +665,13 @@ def mse(step: Step, build: Values) -> tuple[Launch, ...]:
     )
 
 
-def cross_entropy(step: Step, build: Values) -> tuple[Launch, ...]:
+def cross_entropy(step: Step, values: Values) -> tuple[Launch, ...]:
     prediction, labels, permutation, counters = (
         step.reads[role] for role in ("prediction", "labels", "permutation", "counters")
     )
     gradient, losses, hits = (step.writes[role] for role in ("gradient", "losses", "hits"))
-    batch, _, _, classes = build.shape(prediction)
-    of_rows = build.workspace("loss.of_rows", (2, batch))
+    batch, _, _, classes = values.shape(prediction)
+    of_rows = values.workspace("loss.of_rows", (2, batch))
     return (
         *_few(
             "cross_entropy.cu",
@@ -710,9 +710,9 @@ def on_elements(file: str, arrays: tuple[str, ...], *attributes: str) -> LaunchF
     The kernel's arguments are the arrays, the number of elements, and the `attributes` as floats.
     """
 
-    def launches(step: Step, build: Values) -> tuple[Launch, ...]:
+    def launches(step: Step, values: Values) -> tuple[Launch, ...]:
         roles = {**step.reads, **step.writes}
-        count = elements(build, roles[arrays[-1]])
+        count = elements(values, roles[arrays[-1]])
         arguments = (
             *(roles[role] for role in arrays),
             *integers(count),
@@ -728,13 +728,13 @@ def loading(file: str, *drawn: str) -> LaunchFunction:
     what was drawn for its images.
     """
 
-    def launches(step: Step, build: Values) -> tuple[Launch, ...]:
+    def launches(step: Step, values: Values) -> tuple[Launch, ...]:
         reads, batch = step.reads, step.writes["batch"]
-        entry = f"{step.operation}_{build.buffers[reads['images']].dtype}"
+        entry = f"{step.operation}_{values.buffers[reads['images']].dtype}"
         roles = "images", "permutation", "counters", "scale", "offset", *drawn
-        sizes = integers(*build.shape(batch), *map(int, numbers(step, "flip")))
+        sizes = integers(*values.shape(batch), *map(int, numbers(step, "flip")))
         arguments = (*(reads[role] for role in roles), batch, *sizes)
-        return _one(file, entry, elements(build, batch), arguments)
+        return _one(file, entry, elements(values, batch), arguments)
 
     return launches
 
@@ -752,13 +752,13 @@ def on_images(
     `attributes`.
     """
 
-    def launches(step: Step, build: Values) -> tuple[Launch, ...]:
+    def launches(step: Step, values: Values) -> tuple[Launch, ...]:
         roles = {**step.reads, **step.writes}
         arguments = (
             *(roles[role] for role in arrays),
-            *integers(*build.shape(roles[image]), *map(int, numbers(step, *attributes))),
+            *integers(*values.shape(roles[image]), *map(int, numbers(step, *attributes))),
         )
-        return _one(file, step.operation, elements(build, roles[output]), arguments)
+        return _one(file, step.operation, elements(values, roles[output]), arguments)
 
     return launches
 
@@ -768,9 +768,9 @@ def update(*averages: str) -> LaunchFunction:
     kernel's order.
     """
 
-    def launches(step: Step, build: Values) -> tuple[Launch, ...]:
+    def launches(step: Step, values: Values) -> tuple[Launch, ...]:
         parameter = step.writes["parameter"]
-        count = elements(build, parameter)
+        count = elements(values, parameter)
         arguments = (
             parameter,
             *(step.writes[average] for average in averages),
@@ -785,7 +785,7 @@ def update(*averages: str) -> LaunchFunction:
     return launches
 
 
-def advance(step: Step, build: Values) -> tuple[Launch, ...]:
+def advance(step: Step, values: Values) -> tuple[Launch, ...]:
     return (
         Launch(
             "gpu_basic/update.cu",
@@ -871,18 +871,18 @@ RUNG = Implementation(
 )
 
 
-def _dense(build: Values, x: str, y: str) -> tuple[int, int, int]:
+def _dense(values: Values, x: str, y: str) -> tuple[int, int, int]:
     """batch, inputs, units."""
-    return build.shape(x)[0], build.shape(x)[3], build.shape(y)[3]
+    return values.shape(x)[0], values.shape(x)[3], values.shape(y)[3]
 
 
-def _lrn(step: Step, build: Values) -> tuple[Argument, ...]:
+def _lrn(step: Step, values: Values) -> tuple[Argument, ...]:
     """elements, channels, window size, alpha / size, beta: the scalar arguments of both
     directions.
     """
     x, attributes = step.reads["x"], step.attributes
     return (
-        *integers(elements(build, x), build.shape(x)[3], attributes["size"]),
+        *integers(elements(values, x), values.shape(x)[3], attributes["size"]),
         *floats(attributes["alpha"] / attributes["size"], attributes["beta"]),
     )
 

@@ -193,20 +193,20 @@ def split(tile: ProductTile, filters: int, columns: int, pixels: int) -> tuple[i
 
 
 def conv2d_forward(
-    step: Step, build: Values, tile_for: PixelTile = pixel_tile
+    step: Step, values: Values, tile_for: PixelTile = pixel_tile
 ) -> tuple[Launch, ...]:
     """tile_for: replaces pixel_tile, for a rung with other tiles; likewise in the gradients."""
     reads, y = step.reads, step.writes["y"]
-    channels, filters = build.shape(reads["weight"])[3], build.shape(y)[3]
-    pixels = elements(build, y) // filters
+    channels, filters = values.shape(reads["weight"])[3], values.shape(y)[3]
+    pixels = elements(values, y) // filters
     wide = channels % 4 == 0
-    tile = tile_for(pixels, filters, wide, build.multiprocessors)
+    tile = tile_for(pixels, filters, wide, values.multiprocessors)
     arguments = (
         reads["x"],
         reads["weight"],
         reads["bias"],
         y,
-        *convolution_sizes(step, build, reads["x"], reads["weight"]),
+        *convolution_sizes(step, values, reads["x"], reads["weight"]),
         *integers(step.attributes["relu"]),
     )
     return (
@@ -223,14 +223,14 @@ def conv2d_forward(
 
 
 def conv2d_input_grad(
-    step: Step, build: Values, tile_for: PixelTile = pixel_tile
+    step: Step, values: Values, tile_for: PixelTile = pixel_tile
 ) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
-    channels, filters = build.shape(dx)[3], build.shape(dy)[3]
-    pixels = elements(build, dx) // channels
+    channels, filters = values.shape(dx)[3], values.shape(dy)[3]
+    pixels = elements(values, dx) // channels
     wide_dy, wide_weight = filters % 4 == 0, channels % 4 == 0
-    tile = tile_for(pixels, channels, wide_dy and wide_weight, build.multiprocessors)
-    arguments = (dy, weight, dx, *convolution_sizes(step, build, dx, weight))
+    tile = tile_for(pixels, channels, wide_dy and wide_weight, values.multiprocessors)
+    arguments = (dy, weight, dx, *convolution_sizes(step, values, dx, weight))
     return (
         Launch(
             "gpu_opt_v1/conv2d_input_grad.cu",
@@ -247,7 +247,7 @@ def conv2d_input_grad(
 
 
 def conv2d_weight_grad(
-    step: Step, build: Values, tile_for: WeightTile = weight_tile
+    step: Step, values: Values, tile_for: WeightTile = weight_tile
 ) -> tuple[Launch, ...]:
     x, dy, dweight, dbias = (
         step.reads["x"],
@@ -255,14 +255,14 @@ def conv2d_weight_grad(
         step.writes["dweight"],
         step.writes["dbias"],
     )
-    channels, filters = build.shape(x)[3], build.shape(dy)[3]
-    weights, pixels = elements(build, dweight), elements(build, dy) // filters
+    channels, filters = values.shape(x)[3], values.shape(dy)[3]
+    weights, pixels = elements(values, dweight), elements(values, dy) // filters
     columns = weights // filters
     wide_dy, wide_x = filters % 4 == 0, channels % 4 == 0
     tile = tile_for(filters, columns, wide_dy and wide_x)
     splits, pixels_per_split = split(tile, filters, columns, pixels)
     per_split = 4 * blocks(weights + filters, 4)
-    partials = build.workspace(f"{step.layer}.partials", (splits, per_split))
+    partials = values.workspace(f"{step.layer}.partials", (splits, per_split))
     defines = tile.defines(WIDE_DY=wide_dy, WIDE_X=wide_x)
     source = "gpu_opt_v1/conv2d_weight_grad.cu"
     return (
@@ -275,7 +275,7 @@ def conv2d_weight_grad(
                 x,
                 dy,
                 partials,
-                *convolution_sizes(step, build, x, dweight),
+                *convolution_sizes(step, values, x, dweight),
                 *integers(pixels_per_split),
             ),
             tile.shared_bytes,
@@ -292,51 +292,51 @@ def conv2d_weight_grad(
     )
 
 
-def maxpool2d_forward(step: Step, build: Values) -> tuple[Launch, ...]:
+def maxpool2d_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     if not patterns.is_2x2(step):
-        return gpu_basic.RUNG.launches[step.operation](step, build)
+        return gpu_basic.RUNG.launches[step.operation](step, values)
     x, y, index = step.reads["x"], step.writes["y"], step.writes["index"]
     return _one(
-        "maxpool2d.cu", "maxpool2d_forward", elements(build, y), (x, y, index), build.shape(x)
+        "maxpool2d.cu", "maxpool2d_forward", elements(values, y), (x, y, index), values.shape(x)
     )
 
 
-def maxpool2d_backward(step: Step, build: Values) -> tuple[Launch, ...]:
+def maxpool2d_backward(step: Step, values: Values) -> tuple[Launch, ...]:
     if not patterns.is_2x2(step):
-        return gpu_basic.RUNG.launches[step.operation](step, build)
+        return gpu_basic.RUNG.launches[step.operation](step, values)
     reads, dx = step.reads, step.writes["dx"]
-    batch, height, width, channels = build.shape(dx)
+    batch, height, width, channels = values.shape(dx)
     return _one(
         "maxpool2d.cu",
         "maxpool2d_backward",
         batch * blocks(height, 2) * blocks(width, 2) * channels,
         (reads["dy"], reads["index"], reads["y"], dx),
-        build.shape(dx),
+        values.shape(dx),
         step.attributes["relu"],
     )
 
 
-def upsample2d_forward(step: Step, build: Values) -> tuple[Launch, ...]:
+def upsample2d_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     x, y = step.reads["x"], step.writes["y"]
-    return _one("upsample2d.cu", "upsample2d_forward", elements(build, x), (x, y), build.shape(x))
+    return _one("upsample2d.cu", "upsample2d_forward", elements(values, x), (x, y), values.shape(x))
 
 
-def upsample2d_backward(step: Step, build: Values) -> tuple[Launch, ...]:
+def upsample2d_backward(step: Step, values: Values) -> tuple[Launch, ...]:
     dy, x, dx = step.reads["dy"], step.reads["x"], step.writes["dx"]
     return _one(
         "upsample2d.cu",
         "upsample2d_backward",
-        elements(build, dx),
+        elements(values, dx),
         (dy, x, dx),
-        build.shape(dx),
+        values.shape(dx),
         step.attributes["relu"],
     )
 
 
-def mse(step: Step, build: Values) -> tuple[Launch, ...]:
+def mse(step: Step, values: Values) -> tuple[Launch, ...]:
     prediction, target = step.reads["prediction"], step.reads["target"]
-    count = elements(build, prediction)
-    sums = build.workspace("loss.partials", (blocks(count, 1024),), "float64")
+    count = elements(values, prediction)
+    sums = values.workspace("loss.partials", (blocks(count, 1024),), "float64")
     return (
         Launch(
             "gpu_opt_v1/mse.cu",
@@ -352,29 +352,34 @@ def mse(step: Step, build: Values) -> tuple[Launch, ...]:
                 *floats(2 / step.attributes["divisor"]),
             ),
         ),
-        mse_total(step, build, sums),
+        mse_total(step, values, sums),
     )
 
 
-def mse_total(step: Step, build: Values, sums: str) -> Launch:
+def mse_total(step: Step, values: Values, sums: str) -> Launch:
     """The launch that adds the blocks' sums of squares."""
-    count = elements(build, step.reads["prediction"])
+    count = elements(values, step.reads["prediction"])
     return Launch(
         "gpu_opt_v1/mse.cu",
         "mse_total",
         (1,),
         (256,),
-        (sums, step.reads["counters"], step.writes["losses"], *integers(count, *build.shape(sums))),
+        (
+            sums,
+            step.reads["counters"],
+            step.writes["losses"],
+            *integers(count, *values.shape(sums)),
+        ),
     )
 
 
-def cross_entropy(step: Step, build: Values) -> tuple[Launch, ...]:
+def cross_entropy(step: Step, values: Values) -> tuple[Launch, ...]:
     prediction, labels, permutation, counters = (
         step.reads[role] for role in ("prediction", "labels", "permutation", "counters")
     )
     gradient, losses, hits = (step.writes[role] for role in ("gradient", "losses", "hits"))
-    batch, _, _, classes = build.shape(prediction)
-    of_rows = build.workspace("loss.of_rows", (2, batch))
+    batch, _, _, classes = values.shape(prediction)
+    of_rows = values.workspace("loss.of_rows", (2, batch))
     return (
         Launch(
             "gpu_opt_v1/cross_entropy.cu",
@@ -403,22 +408,22 @@ def cross_entropy(step: Step, build: Values) -> tuple[Launch, ...]:
 
 def update(
     step: Step,
-    build: Values,
+    values: Values,
     source: str = "gpu_opt_v1/update.cu",
     row_of: Callable[
         [Values, str, Gradient], tuple[int, tuple[Word, ...]]
-    ] = lambda build, name, gradient: (blocks(elements(build, name)), ()),
+    ] = lambda values, name, gradient: (blocks(elements(values, name)), ()),
     later: Callable[[Row], bool] = lambda row: False,
 ) -> tuple[Launch, ...]:
-    """row_of(build, name, gradient): (blocks, further words) of a parameter's row; later: whether
+    """row_of(values, name, gradient): (blocks, further words) of a parameter's row; later: whether
     its blocks come last.
     """
     rule, rows = step.operation.removesuffix("_update"), []
     for name, gradient in step.attributes["gradients"].items():
         averages: list[Word] = [step.writes[f"{name}.{average}"] for average in AVERAGES[rule]]
         buffers = name, *averages, *(2 - len(averages)) * [0], gradient.buffer
-        rows.append(Row(buffers, *row_of(build, name, gradient)))
-    table, grid = update_table(step, build, sorted(rows, key=later))
+        rows.append(Row(buffers, *row_of(values, name, gradient)))
+    table, grid = update_table(step, values, sorted(rows, key=later))
     settings = floats(*numbers(step, "weight_decay", "clip", "momentum"))
     factor = step.attributes.get("gradient_factor")
     return (
@@ -433,12 +438,12 @@ def update(
     )
 
 
-def update_table(step: Step, build: Values, rows: Sequence[Row]) -> tuple[Table, tuple[int]]:
+def update_table(step: Step, values: Values, rows: Sequence[Row]) -> tuple[Table, tuple[int]]:
     """(the Table of kernels/common/update.cuh, the grid)."""
     words: list[tuple[Word, ...]] = []
     of_blocks: list[int] = []
     for number, row in enumerate(rows):
-        size = elements(build, str(row.buffers[0]))
+        size = elements(values, str(row.buffers[0]))
         words.append((*row.buffers, size, len(of_blocks), *row.more))
         of_blocks += row.blocks * [number]
     starts = (len(of_blocks) + len(words[0]) * row for row in of_blocks)

@@ -170,11 +170,11 @@ PATTERNS = (
 )
 
 
-def pixel_tile(build: Values, pixels: int, columns: int, phases: int = 1) -> Tile:
+def pixel_tile(values: Values, pixels: int, columns: int, phases: int = 1) -> Tile:
     """Tile of forward and input gradient, where rows are pixels; phases: number of such products in
     one launch.
     """
-    return tiles.quickest(TIMES, pixels, columns, build.multiprocessors, phases)
+    return tiles.quickest(TIMES, pixels, columns, values.multiprocessors, phases)
 
 
 def weight_tile(rows: int, columns: int) -> Tile:
@@ -196,74 +196,74 @@ def of_stride_1(launch: LaunchFunction) -> LaunchFunction:
     """The launch function with a fallback to gpu_opt_v1's for strided convolutions."""
 
     @functools.wraps(launch)
-    def launches(step: Step, build: Values) -> tuple[Launch, ...]:
+    def launches(step: Step, values: Values) -> tuple[Launch, ...]:
         strided = step.attributes.get("stride", 1) != 1
-        return (gpu_opt_v1.RUNG.launches[launch.__name__] if strided else launch)(step, build)
+        return (gpu_opt_v1.RUNG.launches[launch.__name__] if strided else launch)(step, values)
 
     return launches
 
 
 @of_stride_1
-def conv2d_forward(step: Step, build: Values) -> tuple[Launch, ...]:
+def conv2d_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     reads, y, index = step.reads, step.writes["y"], step.writes.get("index")
-    filters, kernel = build.shape(reads["weight"])[:2]
-    pixels = elements(build, y) // filters * (4 if index else 1)
+    filters, kernel = values.shape(reads["weight"])[:2]
+    pixels = elements(values, y) // filters * (4 if index else 1)
     operands = (reads["x"], reads["weight"], reads["bias"], y)
-    shape = integers(*build.shape(reads["x"]), filters, kernel, step.attributes["padding"])
+    shape = integers(*values.shape(reads["x"]), filters, kernel, step.attributes["padding"])
     if index:
         return _product(
             "conv2d.cu",
             "conv2d_pool_forward",
-            pixel_tile(build, pixels, filters),
+            pixel_tile(values, pixels, filters),
             (pixels, filters),
             (*operands, index, *shape),
-            _wide(build, step),
+            _wide(values, step),
         )
     return _product(
         "conv2d.cu",
         "conv2d_forward",
-        pixel_tile(build, pixels, filters),
+        pixel_tile(values, pixels, filters),
         (pixels, filters),
         (*operands, *shape, *integers(step.attributes["relu"])),
-        _wide(build, step),
+        _wide(values, step),
     )
 
 
 @of_stride_1
-def conv2d_input_grad(step: Step, build: Values) -> tuple[Launch, ...]:
+def conv2d_input_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     weight, dx = step.reads["weight"], step.writes["dx"]
-    channels, pixels = build.shape(dx)[3], elements(build, dx) // build.shape(dx)[3]
+    channels, pixels = values.shape(dx)[3], elements(values, dx) // values.shape(dx)[3]
     entry, received = _received("conv2d_input_grad", step)
-    shape = integers(*build.shape(dx), *build.shape(weight)[:2], step.attributes["padding"])
+    shape = integers(*values.shape(dx), *values.shape(weight)[:2], step.attributes["padding"])
     return _product(
         "conv2d.cu",
         entry,
-        pixel_tile(build, pixels, channels),
+        pixel_tile(values, pixels, channels),
         (pixels, channels),
         (*received, weight, dx, *shape),
-        _wide(build, step),
+        _wide(values, step),
     )
 
 
 @of_stride_1
-def conv2d_weight_grad(step: Step, build: Values) -> tuple[Launch, ...]:
-    filters, kernel = build.shape(step.reads["dy"])[3], step.attributes["kernel"]
+def conv2d_weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
+    filters, kernel = values.shape(step.reads["dy"])[3], step.attributes["kernel"]
     return _weight_grad(
         step,
-        build,
+        values,
         "conv2d_weight_grad",
-        (*build.shape(step.reads["x"]), filters, kernel, step.attributes["padding"]),
+        (*values.shape(step.reads["x"]), filters, kernel, step.attributes["padding"]),
     )
 
 
-def decompose_weight(step: Step, build: Values) -> tuple[Launch, ...]:
+def decompose_weight(step: Step, values: Values) -> tuple[Launch, ...]:
     weight, phase_weights = step.reads["weight"], step.writes["phase_weights"]
-    filters, _, _, channels = build.shape(weight)
+    filters, _, _, channels = values.shape(weight)
     return (
         Launch(
             "gpu_opt_v2/upsample_conv2d.cu",
             "decompose_weight",
-            (blocks(elements(build, phase_weights), 256),),
+            (blocks(elements(values, phase_weights), 256),),
             (256,),
             (weight, phase_weights, *integers(filters, channels)),
             defines=(*_tile(SQUARE), *_wide_macros(True, True)),
@@ -271,34 +271,34 @@ def decompose_weight(step: Step, build: Values) -> tuple[Launch, ...]:
     )
 
 
-def upsample_conv2d_forward(step: Step, build: Values) -> tuple[Launch, ...]:
+def upsample_conv2d_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     x, phase_weights, bias, y = (
         step.reads["x"],
         step.reads["phase_weights"],
         step.reads["bias"],
         step.writes["y"],
     )
-    batch, height, width, channels = build.shape(x)
-    filters, pixels, relu = build.shape(y)[3], batch * height * width, step.attributes["relu"]
+    batch, height, width, channels = values.shape(x)
+    filters, pixels, relu = values.shape(y)[3], batch * height * width, step.attributes["relu"]
     if filters < FEW_FILTERS:
-        taps = build.workspace(f"{step.layer}.taps", (batch, height, width, filters, 4, 4))
+        taps = values.workspace(f"{step.layer}.taps", (batch, height, width, filters, 4, 4))
         (product,) = _product(
             "upsample_conv2d_taps.cu",
             "upsample_conv2d_taps",
             ALL_TAPS,
             (pixels, 16 * filters),
             (x, phase_weights, taps, *integers(batch, height, width, channels, filters)),
-            _wide(build, step),
+            _wide(values, step),
         )
         return product, Launch(
             product.source,
             "upsample_conv2d_add_taps",
-            (blocks(elements(build, y), 256),),
+            (blocks(elements(values, y), 256),),
             (256,),
             (taps, bias, y, *integers(batch, height, width, filters, relu)),
             defines=product.defines,
         )
-    tile = pixel_tile(build, pixels, filters, phases=4)
+    tile = pixel_tile(values, pixels, filters, phases=4)
     return (
         Launch(
             "gpu_opt_v2/upsample_conv2d.cu",
@@ -306,43 +306,43 @@ def upsample_conv2d_forward(step: Step, build: Values) -> tuple[Launch, ...]:
             (blocks(pixels, tile.m), 2 * blocks(filters, tile.n), 2),
             (tile.threads,),
             (x, phase_weights, bias, y, *integers(batch, height, width, channels, filters, relu)),
-            defines=(*_tile(tile), *_wide(build, step)),
+            defines=(*_tile(tile), *_wide(values, step)),
         ),
     )
 
 
-def upsample_conv2d_input_grad(step: Step, build: Values) -> tuple[Launch, ...]:
+def upsample_conv2d_input_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     dy, phase_weights, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
-    batch, height, width, channels = build.shape(dx)
+    batch, height, width, channels = values.shape(dx)
     entry, received = _received("upsample_conv2d_input_grad", step)
     pixels = batch * height * width
     return _product(
         "upsample_conv2d.cu",
         entry,
-        pixel_tile(build, pixels, channels),
+        pixel_tile(values, pixels, channels),
         (pixels, channels),
         (
             *received,
             phase_weights,
             dx,
-            *integers(batch, height, width, channels, build.shape(dy)[3]),
+            *integers(batch, height, width, channels, values.shape(dy)[3]),
         ),
-        _wide(build, step),
+        _wide(values, step),
     )
 
 
-def upsample_conv2d_weight_grad(step: Step, build: Values) -> tuple[Launch, ...]:
+def upsample_conv2d_weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     return _weight_grad(
         step,
-        build,
+        values,
         "upsample_conv2d_weight_grad",
-        (*build.shape(step.reads["x"]), build.shape(step.reads["dy"])[3]),
+        (*values.shape(step.reads["x"]), values.shape(step.reads["dy"])[3]),
     )
 
 
-def update(step: Step, build: Values) -> tuple[Launch, ...]:
+def update(step: Step, values: Values) -> tuple[Launch, ...]:
     """Adds the parts of each gradient, see weight_update.cu; a whole gradient is one part."""
-    return gpu_opt_v1.update(step, build, "gpu_opt_v2/weight_update.cu", _row_of)
+    return gpu_opt_v1.update(step, values, "gpu_opt_v2/weight_update.cu", _row_of)
 
 
 RUNG = dataclasses.replace(
@@ -380,13 +380,13 @@ def _received(entry: str, step: Step) -> tuple[str, tuple[str, ...]]:
 
 
 def gradient_matrix(
-    build: Values, x: str, received: Mapping[str, str], filters: int, kernel: int, phases: bool
+    values: Values, x: str, received: Mapping[str, str], filters: int, kernel: int, phases: bool
 ) -> tuple[int, int, int]:
     """(rows, columns, pixels that are summed over) of a weight gradient."""
-    channels = build.shape(x)[3]
+    channels = values.shape(x)[3]
     if phases:
-        return 16 * filters, channels, elements(build, x) // channels
-    pixels = elements(build, received["dy"]) // filters * (4 if "index" in received else 1)
+        return 16 * filters, channels, elements(values, x) // channels
+    pixels = elements(values, received["dy"]) // filters * (4 if "index" in received else 1)
     return filters, kernel * kernel * channels, pixels
 
 
@@ -396,16 +396,16 @@ def parts_shape(splits: int, rows: int, columns: int) -> tuple[int, int]:
 
 
 def _weight_grad(
-    step: Step, build: Values, entry: str, shape: tuple[int, ...]
+    step: Step, values: Values, entry: str, shape: tuple[int, ...]
 ) -> tuple[Launch, ...]:
     """The splits of a weight gradient, and their sums unless the update adds them."""
-    phases, filters = entry.startswith("upsample"), build.shape(step.reads["dy"])[3]
+    phases, filters = entry.startswith("upsample"), values.shape(step.reads["dy"])[3]
     rows, columns, pixels = gradient_matrix(
-        build, step.reads["x"], step.reads, filters, step.attributes["kernel"], phases
+        values, step.reads["x"], step.reads, filters, step.attributes["kernel"], phases
     )
     tile = weight_tile(rows, columns)
     splits, pixels_per_split = split(tile, rows, columns, pixels)
-    parts = step.writes.get("parts") or build.workspace(
+    parts = step.writes.get("parts") or values.workspace(
         f"{step.layer}.parts", parts_shape(splits, rows, columns)
     )
     entry, received = _received(entry, step)
@@ -415,31 +415,36 @@ def _weight_grad(
         (blocks(columns, tile.n), blocks(rows, tile.m), splits),
         (tile.threads,),
         (step.reads["x"], *received, parts, *integers(*shape, pixels_per_split)),
-        defines=(*_tile(tile), *_wide(build, step)),
+        defines=(*_tile(tile), *_wide(values, step)),
     )
-    return (product,) if "parts" in step.writes else (product, _sum(step, build, parts, phases))
+    return (product,) if "parts" in step.writes else (product, _sum(step, values, parts, phases))
 
 
-def _sum(step: Step, build: Values, parts: str, phases: bool) -> Launch:
+def _sum(step: Step, values: Values, parts: str, phases: bool) -> Launch:
     dweight, dbias = step.writes["dweight"], step.writes["dbias"]
-    weights, (filters, _, _, channels) = elements(build, dweight), build.shape(dweight)
+    weights, (filters, _, _, channels) = elements(values, dweight), values.shape(dweight)
     return Launch(
         "gpu_opt_v2/weight_update.cu",
         "add_parts",
         (blocks(weights + filters, 256),),
         (256,),
-        (parts, dweight, dbias, *integers(*build.shape(parts), weights, filters, channels, phases)),
+        (
+            parts,
+            dweight,
+            dbias,
+            *integers(*values.shape(parts), weights, filters, channels, phases),
+        ),
     )
 
 
 def _row_of(
-    build: Values, name: str, gradient: Gradient
+    values: Values, name: str, gradient: Gradient
 ) -> tuple[int, tuple[int, int, int, int, int]]:
     """As gpu_opt_v1.update asks; the words are parts, elements apart, start, filters, channels."""
-    parts, apart = build.shape(gradient.buffer) if gradient.in_parts else (1, 0)
-    shape = build.shape(name)
+    parts, apart = values.shape(gradient.buffer) if gradient.in_parts else (1, 0)
+    shape = values.shape(name)
     filters, channels = shape[0] if gradient.phases else 0, shape[3] if len(shape) == 4 else 0
-    return blocks(elements(build, name)), (parts, apart, gradient.start, filters, channels)
+    return blocks(elements(values, name)), (parts, apart, gradient.start, filters, channels)
 
 
 def _product(
@@ -467,11 +472,11 @@ def _tile(tile: Tile) -> tuple[str]:
     return (f"TILE={tile.m},{tile.n},{tile.thread_m},{tile.thread_n}",)
 
 
-def _wide(build: Values, step: Step) -> tuple[str, str]:
+def _wide(values: Values, step: Step) -> tuple[str, str]:
     """Whether the channels and the filters of a convolution are read 16 bytes at a time."""
     x = step.reads.get("x") or step.writes["dx"]
     y = step.reads.get("dy") or step.writes["y"]
-    return _wide_macros(build.shape(x)[3] % 4 == 0, build.shape(y)[3] % 4 == 0)
+    return _wide_macros(values.shape(x)[3] % 4 == 0, values.shape(y)[3] % 4 == 0)
 
 
 def _wide_macros(channels: bool, filters: bool) -> tuple[str, str]:

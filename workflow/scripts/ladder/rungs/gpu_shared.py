@@ -12,17 +12,20 @@ FEW = 4  # filters or channels up to which a tile would be nearly empty: gpu_bas
 
 def conv2d_forward(
     step: Step,
-    build: Values,
+    values: Values,
     folder: str = "gpu_shared",
     side: int = SIDE,
     few: int = FEW,
 ) -> tuple[Launch, ...]:
     """folder: of the kernels; side: of their tile; few: as FEW; likewise in the gradients."""
     reads, y = step.reads, step.writes["y"]
-    shape, filters = convolution_sizes(step, build, reads["x"], reads["weight"]), build.shape(y)[3]
+    shape, filters = (
+        convolution_sizes(step, values, reads["x"], reads["weight"]),
+        values.shape(y)[3],
+    )
     if filters <= few and not step.attributes.get("relu", False):
-        return gpu_basic.conv2d_forward(step, build)
-    grid = blocks(elements(build, y) // filters, side), blocks(filters, side)
+        return gpu_basic.conv2d_forward(step, values)
+    grid = blocks(elements(values, y) // filters, side), blocks(filters, side)
     arguments = (
         reads["x"],
         reads["weight"],
@@ -36,29 +39,29 @@ def conv2d_forward(
 
 def conv2d_input_grad(
     step: Step,
-    build: Values,
+    values: Values,
     folder: str = "gpu_shared",
     side: int = SIDE,
     few: int = FEW,
 ) -> tuple[Launch, ...]:
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
-    channels = build.shape(dx)[3]
+    channels = values.shape(dx)[3]
     if channels <= few:
-        return gpu_basic.conv2d_input_grad(step, build)
-    grid = blocks(elements(build, dx) // channels, side), blocks(channels, side)
-    arguments = (dy, weight, dx, *convolution_sizes(step, build, dx, weight))
+        return gpu_basic.conv2d_input_grad(step, values)
+    grid = blocks(elements(values, dx) // channels, side), blocks(channels, side)
+    arguments = (dy, weight, dx, *convolution_sizes(step, values, dx, weight))
     return (Launch(f"{folder}/conv2d.cu", "conv2d_input_grad", grid, THREADS, arguments),)
 
 
 def conv2d_weight_grad(
-    step: Step, build: Values, folder: str = "gpu_shared", side: int = SIDE
+    step: Step, values: Values, folder: str = "gpu_shared", side: int = SIDE
 ) -> tuple[Launch, ...]:
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
-    filters, kernel, _, channels = build.shape(dweight)
+    filters, kernel, _, channels = values.shape(dweight)
     if min(filters, channels) <= FEW:
-        return gpu_basic.conv2d_weight_grad(step, build)
+        return gpu_basic.conv2d_weight_grad(step, values)
     grid = blocks(filters, side), blocks(channels, side), kernel * kernel
-    arguments = (x, dy, dweight, *convolution_sizes(step, build, x, dweight))
+    arguments = (x, dy, dweight, *convolution_sizes(step, values, x, dweight))
     return (Launch(f"{folder}/conv2d.cu", "conv2d_weight_grad", grid, THREADS, arguments),)
 
 

@@ -13,22 +13,22 @@ BLOCKS = 528
 LEAST_PIXELS = 64  # of a split
 
 
-def conv2d_weight_grad(step: Step, build: Values) -> tuple[Launch, ...]:
-    filters, _, _, channels = build.shape(step.writes["dweight"])
+def conv2d_weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
+    filters, _, _, channels = values.shape(step.writes["dweight"])
     if filters % 4 or channels % 4 or min(filters, channels) <= FEW:
-        return gpu_wide.RUNG.launches["conv2d_weight_grad"](step, build)
-    return split(step, build, "gpu_split_k")
+        return gpu_wide.RUNG.launches["conv2d_weight_grad"](step, values)
+    return split(step, values, "gpu_split_k")
 
 
-def split(step: Step, build: Values, folder: str) -> tuple[Launch, ...]:
+def split(step: Step, values: Values, folder: str) -> tuple[Launch, ...]:
     """A weight gradient of any shape; folder: of the kernels."""
     x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
-    filters, kernel, _, channels = build.shape(dweight)
-    pixels, weights = elements(build, dy) // filters, elements(build, dweight)
+    filters, kernel, _, channels = values.shape(dweight)
+    pixels, weights = elements(values, dy) // filters, elements(values, dweight)
     tiles = blocks(filters, SIDE) * blocks(channels, SIDE) * kernel * kernel
     splits = max(1, min(BLOCKS // tiles, pixels // LEAST_PIXELS))
     per_split = blocks(pixels, splits)
-    partials = build.workspace(f"{step.layer}.partials", (splits, weights))
+    partials = values.workspace(f"{step.layer}.partials", (splits, weights))
     grid = blocks(filters, SIDE), blocks(channels, SIDE), kernel * kernel * splits
     source = f"{folder}/weight_grad.cu"
     return (
@@ -37,7 +37,7 @@ def split(step: Step, build: Values, folder: str) -> tuple[Launch, ...]:
             "conv2d_weight_grad_split",
             grid,
             THREADS,
-            (x, dy, partials, *convolution_sizes(step, build, x, dweight), *integers(per_split)),
+            (x, dy, partials, *convolution_sizes(step, values, x, dweight), *integers(per_split)),
         ),
         Launch(
             source,

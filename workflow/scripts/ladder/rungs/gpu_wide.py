@@ -13,11 +13,11 @@ def wide(function: Callable[..., tuple[Launch, ...]]) -> LaunchFunction:
     channels and filters.
     """
 
-    def launches(step: Step, build: Values) -> tuple[Launch, ...]:
-        filters, _, _, channels = build.shape(step.reads.get("weight") or step.writes["dweight"])
+    def launches(step: Step, values: Values) -> tuple[Launch, ...]:
+        filters, _, _, channels = values.shape(step.reads.get("weight") or step.writes["dweight"])
         if filters % 4 or channels % 4:
-            return gpu_registers.RUNG.launches[function.__name__](step, build)
-        return function(step, build, folder="gpu_wide", side=SIDE)
+            return gpu_registers.RUNG.launches[function.__name__](step, values)
+        return function(step, values, folder="gpu_wide", side=SIDE)
 
     return launches
 

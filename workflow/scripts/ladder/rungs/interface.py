@@ -104,9 +104,9 @@ class Implementation:
         """
 
         def from_files(function: LaunchFunction) -> LaunchFunction:
-            return lambda step, build: tuple(
+            return lambda step, values: tuple(
                 dataclasses.replace(launch, source=files.get(launch.source, launch.source))
-                for launch in function(step, build)
+                for launch in function(step, values)
             )
 
         return self.with_launches(

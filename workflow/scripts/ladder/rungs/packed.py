@@ -33,11 +33,11 @@ IN_CHANNEL_BLOCKS = {"IN_CHANNEL_BLOCKS": True}
 
 
 def round_input(
-    step: Step, build: Values, number_format: NumberFormat = BFLOAT16
+    step: Step, values: Values, number_format: NumberFormat = BFLOAT16
 ) -> tuple[Launch, ...]:
     x, rounded = step.reads["x"], step.writes["rounded"]
-    _, height, width, channels = build.shape(x)
-    chunks = elements(build, rounded) // number_format.chunk
+    _, height, width, channels = values.shape(x)
+    chunks = elements(values, rounded) // number_format.chunk
     pixels = chunks // blocks(channels, number_format.chunk)
     return (
         Launch(
@@ -52,39 +52,39 @@ def round_input(
 
 
 def gather_columns(
-    step: Step, build: Values, number_format: NumberFormat = BFLOAT16
+    step: Step, values: Values, number_format: NumberFormat = BFLOAT16
 ) -> tuple[Launch, ...]:
-    return _gather("gather_columns", step, build, (step.reads["x"],), number_format)
+    return _gather("gather_columns", step, values, (step.reads["x"],), number_format)
 
 
 def load_batch(
-    step: Step, build: Values, number_format: NumberFormat = BFLOAT16
+    step: Step, values: Values, number_format: NumberFormat = BFLOAT16
 ) -> tuple[Launch, ...]:
     """The batch, and where a first layer reads columns these too."""
     reads, batch = step.reads, step.writes["batch"]
     if "columns" not in step.writes:
-        return gpu_basic.load_batch(step, build)
-    entry = f"load_columns_{build.buffers[reads['images']].dtype}"
+        return gpu_basic.load_batch(step, values)
+    entry = f"load_columns_{values.buffers[reads['images']].dtype}"
     arrays = (
         *(reads[role] for role in ("images", "permutation", "counters", "scale", "offset")),
         batch,
     )
-    return _gather(entry, step, build, arrays, number_format, step.attributes["flip"])
+    return _gather(entry, step, values, arrays, number_format, step.attributes["flip"])
 
 
 def _gather(
     entry: str,
     step: Step,
-    build: Values,
+    values: Values,
     arrays: tuple[str, ...],
     number_format: NumberFormat,
     *more: int,
 ) -> tuple[Launch, ...]:
     """arrays: the last one is the batch; more: numbers behind the others."""
-    image = build.shape(arrays[-1])
+    image = values.shape(arrays[-1])
     columns = step.writes["columns"]
     kernel, stride = cast(tuple[int, int], step.attributes["window"])
-    threads = max(math.prod(build.shape(columns)[:3]), math.prod(image[:3]))
+    threads = max(math.prod(values.shape(columns)[:3]), math.prod(image[:3]))
     defines = f"KERNEL={kernel}", f"CHANNELS={image[3]}", *number_format.defines
     return (
         Launch(
@@ -99,16 +99,16 @@ def _gather(
 
 
 def round_gradient(
-    step: Step, build: Values, number_format: NumberFormat = BFLOAT16
+    step: Step, values: Values, number_format: NumberFormat = BFLOAT16
 ) -> tuple[Launch, ...]:
     dy, rounded, bias_partials = (
         step.reads["dy"],
         step.writes["rounded"],
         step.writes["bias_partials"],
     )
-    _, height, width, channels = build.shape(dy)
-    pixels = elements(build, rounded) // build.shape(rounded)[3]
-    grid = build.shape(bias_partials)[0], blocks(channels, number_format.step)
+    _, height, width, channels = values.shape(dy)
+    pixels = elements(values, rounded) // values.shape(rounded)[3]
+    grid = values.shape(bias_partials)[0], blocks(channels, number_format.step)
     return (
         Launch(
             "packed/round.cu",
@@ -145,7 +145,7 @@ class Epilogue:
     defines: Mapping[str, int]
 
 
-def forward_epilogue(step: Step, build: Values) -> Epilogue:
+def forward_epilogue(step: Step, values: Values) -> Epilogue:
     """y in float32, or the packed input of the next convolution, pooled or not."""
     reads, writes, attributes = step.reads, step.writes, step.attributes
     operands, relu = (reads["x"], reads["weight"], reads["bias"]), attributes["relu"]
@@ -153,7 +153,7 @@ def forward_epilogue(step: Step, build: Values) -> Epilogue:
         return Epilogue("conv2d", (*operands, writes["y"]), (relu,), {})
     numbers, layout = (
         (relu, attributes["padding"]),
-        IN_CHANNEL_BLOCKS if len(build.shape(writes["copy"])) == 5 else {},
+        IN_CHANNEL_BLOCKS if len(values.shape(writes["copy"])) == 5 else {},
     )
     if "index" in writes:
         return Epilogue(
@@ -165,7 +165,7 @@ def forward_epilogue(step: Step, build: Values) -> Epilogue:
     return Epilogue("conv2d_copy", (*operands, writes["copy"]), numbers, layout)
 
 
-def gradient_epilogue(step: Step, build: Values) -> Epilogue:
+def gradient_epilogue(step: Step, values: Values) -> Epilogue:
     """dx in float32, or the packed gradient of what made x, behind its pooling and ReLU."""
     reads, writes, attributes = step.reads, step.writes, step.attributes
     if "dx" in writes:
@@ -182,7 +182,7 @@ def gradient_epilogue(step: Step, build: Values) -> Epilogue:
     layout: dict[str, int] = {}
     step_rows = 0
     if "steps" in writes:
-        _, *phases, step_rows, _ = build.shape(writes["steps"])
+        _, *phases, step_rows, _ = values.shape(writes["steps"])
         layout = {**IN_CHANNEL_BLOCKS, **({"STEPS_BY_PHASE": True} if phases else {})}
     numbers = attributes["relu"], attributes["kept_padding"], attributes["padding"], step_rows
     if "index" in reads:
@@ -192,39 +192,39 @@ def gradient_epilogue(step: Step, build: Values) -> Epilogue:
 
 def forward(
     step: Step,
-    build: Values,
+    values: Values,
     tile: TensorTile | None = None,
     number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
     """tile: replaces the one that the shape asks for; likewise in the gradients."""
     return _convolution(
-        build, forward_epilogue(step, build), step.attributes["stride"], tile, number_format
+        values, forward_epilogue(step, values), step.attributes["stride"], tile, number_format
     )
 
 
 def phase_forward(
     step: Step,
-    build: Values,
+    values: Values,
     tile: TensorTile | None = None,
     number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
-    phases = PHASES_APART if build.shape(step.reads["weight"])[1] == 2 else PHASES_IN_COLUMNS
-    return _convolution(build, forward_epilogue(step, build), 1, tile, number_format, phases)
+    phases = PHASES_APART if values.shape(step.reads["weight"])[1] == 2 else PHASES_IN_COLUMNS
+    return _convolution(values, forward_epilogue(step, values), 1, tile, number_format, phases)
 
 
 def input_grad(
     step: Step,
-    build: Values,
+    values: Values,
     tile: TensorTile | None = None,
     number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
     return _convolution(
-        build, gradient_epilogue(step, build), step.attributes["stride"], tile, number_format
+        values, gradient_epilogue(step, values), step.attributes["stride"], tile, number_format
     )
 
 
 def _convolution(
-    build: Values,
+    values: Values,
     epilogue: Epilogue,
     stride: int,
     tile: TensorTile | None,
@@ -232,8 +232,8 @@ def _convolution(
     phases: int = NO_PHASES,
 ) -> tuple[Launch, ...]:
     x, weight, *_ = epilogue.arrays
-    (_, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
-    shape = tiles.Sums.from_input(build.shape(x), filters, kernel, stride, number_format)
+    (_, height, width, channels), (filters, kernel) = values.shape(x), values.shape(weight)[:2]
+    shape = tiles.Sums.from_input(values.shape(x), filters, kernel, stride, number_format)
     if phases == PHASES_APART:  # each has the filters, and its windows begin in two pixels
         shape = dataclasses.replace(
             shape, height=shape.height - 1, width=shape.width - 1, filters=filters // 4, phases=4
@@ -273,32 +273,32 @@ def _convolution(
 
 def weight_grad(
     step: Step,
-    build: Values,
+    values: Values,
     tile: TensorTile | None = None,
     number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
     """The parts of a weight gradient, and their sums unless the update adds them."""
     x, filters, attributes = (
         step.reads["x"],
-        build.shape(step.reads["bias_partials"])[1],
+        values.shape(step.reads["bias_partials"])[1],
         step.attributes,
     )
     split = tiles.weight_split(
-        build.shape(x), filters, attributes["kernel"], attributes["stride"], number_format, tile
+        values.shape(x), filters, attributes["kernel"], attributes["stride"], number_format, tile
     )
     product, parts = _parts_of_weight(
-        step, build, (x, step.reads["dy"]), split, attributes["padding"]
+        step, values, (x, step.reads["dy"]), split, attributes["padding"]
     )
     if "parts" in step.writes:
         return (product,)
     # channels, or numbers of a column
-    there = math.prod(build.shape(step.writes["dweight"])[1:]) // attributes["kernel"] ** 2
-    return product, add_parts(step, build, parts, build.shape(x)[3], there)
+    there = math.prod(values.shape(step.writes["dweight"])[1:]) // attributes["kernel"] ** 2
+    return product, add_parts(step, values, parts, values.shape(x)[3], there)
 
 
 def phase_weight_grad(
     step: Step,
-    build: Values,
+    values: Values,
     tile: TensorTile | None = None,
     number_format: NumberFormat = BFLOAT16,
 ) -> tuple[Launch, ...]:
@@ -306,26 +306,28 @@ def phase_weight_grad(
     taps.
     """
     x, dy, writes = step.reads["x"], step.reads["dy"], step.writes
-    split = tiles.weight_split(build.shape(dy), build.shape(x)[3], *PHASE_TAPS, number_format, tile)
-    product, parts = _parts_of_weight(step, build, (dy, x), split, padding=1)
+    split = tiles.weight_split(
+        values.shape(dy), values.shape(x)[3], *PHASE_TAPS, number_format, tile
+    )
+    product, parts = _parts_of_weight(step, values, (dy, x), split, padding=1)
     return (
         (product,)
         if "parts" in writes
-        else (product, *add_phase_parts(step, build, parts, build.shape(dy)[3]))
+        else (product, *add_phase_parts(step, values, parts, values.shape(dy)[3]))
     )
 
 
-def add_phase_parts(step: Step, build: Values, parts: str, stored: int) -> tuple[Launch, ...]:
+def add_phase_parts(step: Step, values: Values, parts: str, stored: int) -> tuple[Launch, ...]:
     """The launches that add parts of phase weights, with so many filters, to dweight, and bias
     partials to dbias.
     """
-    filters, _, _, channels = build.shape(step.writes["dweight"])
-    packed_channels = build.shape(parts)[1] // 16 // stored
-    dphase_weights = build.workspace(
+    filters, _, _, channels = values.shape(step.writes["dweight"])
+    packed_channels = values.shape(parts)[1] // 16 // stored
+    dphase_weights = values.workspace(
         f"{step.layer}.dphase_weights", (packed_channels, 4, 4, filters)
     )
     return (
-        add_parts(step, build, parts, stored, filters, dphase_weights),
+        add_parts(step, values, parts, stored, filters, dphase_weights),
         Launch(
             "gpu_basic/phase_conv2d.cu",
             "add_tap_gradients",
@@ -338,7 +340,7 @@ def add_phase_parts(step: Step, build: Values, parts: str, stored: int) -> tuple
 
 def _parts_of_weight(
     step: Step,
-    build: Values,
+    values: Values,
     operands: tuple[str, str],
     split: tuple[TensorTile, tiles.Sums, tuple[int, int], int],
     padding: int,
@@ -349,8 +351,8 @@ def _parts_of_weight(
     """
     arrays: tuple[str, ...] = operands
     (x, dy), (tile, shape, sizes, steps) = operands, split
-    (batch, height, width, channels), dy_channels = build.shape(x), build.shape(dy)[3]
-    parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", sizes)
+    (batch, height, width, channels), dy_channels = values.shape(x), values.shape(dy)[3]
+    parts = step.writes.get("parts") or values.workspace(f"{step.layer}.parts", sizes)
     shared = tiles.shared_bytes(tile, shape.number_format, rows_of_k=True)
     whole = batch * shape.height * shape.width % shape.number_format.step == 0
     if "index" in step.reads:  # dy is pooled
@@ -407,7 +409,7 @@ def _parts_of_weight(
 
 def add_parts(
     step: Step,
-    build: Values,
+    values: Values,
     parts: str,
     channels: int,
     there: int,
@@ -417,7 +419,7 @@ def add_parts(
     bias partials to dbias.
     """
     bias_partials, dweight = step.reads["bias_partials"], dweight or step.writes["dweight"]
-    (splits, weights), (rows, filters) = build.shape(parts), build.shape(bias_partials)
+    (splits, weights), (rows, filters) = values.shape(parts), values.shape(bias_partials)
     return Launch(
         "packed/add_parts.cu",
         "conv2d_add_parts",
@@ -437,14 +439,14 @@ def add_parts(
 
 
 def copy_weights(
-    step: Step, build: Values, number_format: NumberFormat = BFLOAT16
+    step: Step, values: Values, number_format: NumberFormat = BFLOAT16
 ) -> tuple[Launch, ...]:
     """All packed weights in one launch."""
     rows = [
-        gpu_opt_v1.Row((name, 0, 0, 0), *_row_of(build, name, packed))
+        gpu_opt_v1.Row((name, 0, 0, 0), *_row_of(values, name, packed))
         for name, packed in step.attributes["copies"].items()
     ]
-    table, grid = gpu_opt_v1.update_table(step, build, rows)
+    table, grid = gpu_opt_v1.update_table(step, values, rows)
     return (
         Launch(
             "packed/weight_update.cu",
@@ -457,18 +459,20 @@ def copy_weights(
     )
 
 
-def update(step: Step, build: Values, number_format: NumberFormat = BFLOAT16) -> tuple[Launch, ...]:
+def update(
+    step: Step, values: Values, number_format: NumberFormat = BFLOAT16
+) -> tuple[Launch, ...]:
     """All parameters, sums of parts, packed weights in one launch; phase weights, whose blocks take
     longest, come first.
     """
     copies = step.attributes.get("copies")
     if not copies:
-        return gpu_opt_v1.update(step, build)
+        return gpu_opt_v1.update(step, values)
     (launch,) = gpu_opt_v1.update(
         step,
-        build,
+        values,
         "packed/weight_update.cu",
-        lambda build, name, gradient: _row_of(build, name, copies.get(name), gradient),
+        lambda values, name, gradient: _row_of(values, name, copies.get(name), gradient),
         later=lambda row: row.more[-1] == NO_PHASES,
     )
     return (dataclasses.replace(launch, defines=(*launch.defines, *number_format.defines)),)
@@ -501,24 +505,24 @@ class PackedRow:
 
 
 def _row_of(
-    build: Values,
+    values: Values,
     name: str,
     packed: Mapping[str, str] | None,
     gradient: Gradient | None = None,
 ) -> tuple[int, tuple[Word, ...]]:
     """(blocks, words of a PackedRow) of a parameter; packed: {role: buffer} of its copies."""
     in_parts = gradient is not None and gradient.in_parts
-    parts, apart = build.shape(gradient.buffer) if gradient and in_parts else (0, 0)
+    parts, apart = values.shape(gradient.buffer) if gradient and in_parts else (0, 0)
     if not packed:
         row = PackedRow(parts=parts, apart=apart)
-        return blocks(elements(build, name), SIDE if in_parts else 256), dataclasses.astuple(row)
-    filters, kernel, _, channels = build.shape(name)
-    shape, flipped = build.shape(packed["packed"]), packed.get("flipped")
+        return blocks(elements(values, name), SIDE if in_parts else 256), dataclasses.astuple(row)
+    filters, kernel, _, channels = values.shape(name)
+    shape, flipped = values.shape(packed["packed"]), packed.get("flipped")
     if shape[1] == 1:  # of columns
         kernel, channels = 1, kernel**2 * channels
     phases, rows, flipped_rows = NO_PHASES, 0, 0
     if len(shape) == 5:
-        rows, flipped_rows = shape[3], build.shape(flipped)[3] if flipped else shape[0] * shape[4]
+        rows, flipped_rows = shape[3], values.shape(flipped)[3] if flipped else shape[0] * shape[4]
         if shape[1] != kernel:
             phases, rows = PHASES_APART, rows // 4
     elif shape[0] != filters:
@@ -546,33 +550,33 @@ def on_stream(stream: int, function: LaunchFunction) -> LaunchFunction:
     """The launches of an operation on this stream; 1: beside stream 0, for what only the update
     waits for.
     """
-    return lambda step, build: tuple(
-        dataclasses.replace(launch, stream=stream) for launch in function(step, build)
+    return lambda step, values: tuple(
+        dataclasses.replace(launch, stream=stream) for launch in function(step, values)
     )
 
 
 def in_format(function: LaunchFunction, number_format: NumberFormat) -> LaunchFunction:
     """The launches of an operation, compiled for such operands."""
-    return lambda step, build: tuple(
+    return lambda step, values: tuple(
         dataclasses.replace(launch, defines=(*launch.defines, *number_format.defines))
-        for launch in function(step, build)
+        for launch in function(step, values)
     )
 
 
-def loss(step: Step, build: Values, number_format: NumberFormat = BFLOAT16) -> tuple[Launch, ...]:
+def loss(step: Step, values: Values, number_format: NumberFormat = BFLOAT16) -> tuple[Launch, ...]:
     """The gradient of the output, packed where it is read so, and beside the backward pass the loss
     of the batch.
     """
     if "gradient" in step.writes:
-        gradient, total = gpu_opt_v1.mse(step, build)
+        gradient, total = gpu_opt_v1.mse(step, values)
         return gradient, dataclasses.replace(total, stream=1)
     prediction, writes, attributes = step.reads["prediction"], step.writes, step.attributes
-    (batch, height, width, channels), padding = build.shape(prediction), attributes["padding"]
+    (batch, height, width, channels), padding = values.shape(prediction), attributes["padding"]
     (rows, _), pixels = (
-        build.shape(writes["bias_partials"]),
+        values.shape(writes["bias_partials"]),
         batch * (height + 2 * padding) * (width + 2 * padding),
     )
-    sums = build.workspace("loss.partials", (rows,), "float64")
+    sums = values.workspace("loss.partials", (rows,), "float64")
     return (
         Launch(
             "packed/loss.cu",
@@ -590,7 +594,7 @@ def loss(step: Step, build: Values, number_format: NumberFormat = BFLOAT16) -> t
             ),
             defines=number_format.defines,
         ),
-        dataclasses.replace(gpu_opt_v1.mse_total(step, build, sums), stream=1),
+        dataclasses.replace(gpu_opt_v1.mse_total(step, values, sums), stream=1),
     )
 
 

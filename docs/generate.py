@@ -1,6 +1,6 @@
 """Make docs/configuration.md, docs/config.schema.json and the comments of config.yaml from
-ladder/workflow/settings.py, the table of docs/networks.md from ladder/network/layers.py, and
-docs/summary.schema.json from ladder/pages/summary_keys.py.
+ladder/workflow/settings.py, the table of docs/networks.md and the layers of docs/math.md from
+ladder/network/layers.py, and docs/summary.schema.json from ladder/pages/summary_keys.py.
 
     python docs/generate.py
 
@@ -29,7 +29,7 @@ PAGE, SCHEMA, CONFIG = (
     ROOT / "docs/config.schema.json",
     ROOT / "config.yaml",
 )
-NETWORKS = ROOT / "docs/networks.md"
+NETWORKS, FORMULAS = ROOT / "docs/networks.md", ROOT / "docs/math.md"
 SUMMARY_SCHEMA = ROOT / "docs/summary.schema.json"
 COLUMNS = 100
 MOST_CHOICES = 8  # that a comment lists
@@ -168,6 +168,13 @@ def keys(kind):
     ]
 
 
+def formulas(text):
+    """docs/math.md's text with what the function of each kind of layer says of it."""
+    head, _, rest = text.partition("## Layers\n")
+    parts = (f"### {kind}\n\n{inspect.getdoc(maker)}\n" for kind, maker in layers.MAKERS.items())
+    return "\n".join([head + "## Layers\n", *parts, "## Losses" + rest.partition("## Losses")[2]])
+
+
 def summary_schema():
     """The text of docs/summary.schema.json."""
     parts = summary_keys.schema()
@@ -195,11 +202,17 @@ def write(made, description):
             sys.exit(f"{path.relative_to(ROOT)} is not up to date: run `make docs`")
 
 
-def main():
-    made = {PAGE: page(), SCHEMA: schema(), CONFIG: config(CONFIG.read_text("utf-8"))}
-    made |= {SUMMARY_SCHEMA: summary_schema(), NETWORKS: kinds(NETWORKS.read_text("utf-8"))}
-    write(made, __doc__)
+def documents():
+    """{path: its text}"""
+    return {
+        PAGE: page(),
+        SCHEMA: schema(),
+        CONFIG: config(CONFIG.read_text("utf-8")),
+        SUMMARY_SCHEMA: summary_schema(),
+        NETWORKS: kinds(NETWORKS.read_text("utf-8")),
+        FORMULAS: formulas(FORMULAS.read_text("utf-8")),
+    }
 
 
 if __name__ == "__main__":
-    main()
+    write(documents(), __doc__)

@@ -143,13 +143,3 @@ def test_attention_and_its_gradient(draw):
     np.testing.assert_allclose(
         dx, references.gradient(lambda: references.attention(x)[0], x, dy), atol=1e-7
     )
-
-
-def test_the_sections_are_the_kinds_of_layers():
-    from ladder.network.layers import KINDS
-
-    layers = (ROOT / "docs/math.md").read_text().split("\n## Layers\n")[1].split("\n## ")[0]
-    named = [
-        name for heading in re.findall(r"^### (.*)$", layers, re.M) for name in heading.split(", ")
-    ]
-    assert sorted(named) == sorted(KINDS)

@@ -4,7 +4,8 @@ float64 with their bounds.
 A row of TABLE is a definition, its arguments, and how its arrays are drawn. A definition returns
 Cases, one of each operation of a layer: forward, gradients, inference. Of drawn integers results
 are exact, so sums show a dependence on their order; of other numbers each has the bound of its
-longest sum. The definitions are those of tests/support/references.py.
+longest sum. The definitions are those of tests/support/references.py. ALL_KINDS is a network with
+every kind of layer.
 """
 
 import dataclasses
@@ -25,6 +26,7 @@ from kernel_checks import (
     updated,
 )
 from ladder.arithmetic import randomness
+from ladder.network import layers, networks
 from ladder.network.optimizers import AVERAGES
 from rung_checks import Convolution
 
@@ -1479,3 +1481,46 @@ def rows():
             ]
             found.append((" ".join(names), cases))
     return found
+
+
+# ---- a network of them all
+
+
+def reading(source, layer):
+    return dataclasses.replace(layer, inputs=(source,))
+
+
+# Every kind of layer with a gradient in a small network, whose training all rungs are judged by.
+ALL_KINDS = networks.resolve(
+    "all kinds",
+    (8, 6, 2),
+    (
+        layers.conv2d("conv1", 4, bias=False),
+        layers.batchnorm("bn"),
+        layers.relu("relu1"),
+        layers.conv2d("parts", 12, 1, 0),
+        layers.attention("attention"),
+        layers.lrn("lrn", size=3, alpha=0.5, k=1.0),
+        layers.position_norm("lengths"),
+        layers.maxpool2d("pool", 3, 2, 1),
+        layers.pad("padded", 1),
+        layers.conv2d("conv2", 3, padding=0),
+        layers.conv2d("shortcut", 3, kernel=1, padding=0, inputs=("pool",)),
+        layers.add("sum", ("conv2", "shortcut")),
+        layers.relu("relu2"),
+        layers.sample("drawn", ("relu2", "shortcut"), 0.3),
+        layers.upsample2d("up"),
+        layers.conv2d("conv3", 3, kernel=2, padding=1, stride=2),
+        layers.avgpool2d("average", 3, 2, 1),
+        layers.winner_take_all("winners", 2, 0.5),
+        layers.l1_penalty("penalty", 0.0),
+        layers.dropout("dropout", 0.3),
+        layers.global_avgpool("mean"),
+        layers.dense("gate", 5),
+        reading("dropout", layers.flatten("flat")),
+        layers.dense("fc", 5),
+        layers.add("scores", ("fc", "gate")),
+    ),
+    "flat",
+    "cross_entropy",
+)

@@ -194,7 +194,7 @@ def test_blocks_alike_are_drawn_once_and_those_that_differ_are_not():
 
 @pytest.mark.parametrize("kind", layers.KINDS)
 def test_every_kind_of_layer_can_be_drawn_and_described(kind):
-    words = network_page.described(zoo.EXAMPLES[kind][0])
+    words = network_page.described(zoo.LAYERS[kind])
     assert (
         len(layers.KINDS[kind].node) == 2
         and "{" not in words

@@ -63,7 +63,7 @@ def broken(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["forked", "sparse", "drawn", "attentive", "alexnet", "preactivation"]
+    "name", ["forked", "sparse", "drawn", "all kinds", "alexnet", "preactivation"]
 )
 @pytest.mark.parametrize("rung", ["cpu", "cpu_sequential"])
 def test_the_rungs_of_the_cpu_agree_with_differences_to_many_digits(name, rung):

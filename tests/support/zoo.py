@@ -2,12 +2,9 @@
 distinguish.
 """
 
-import dataclasses
-
 from ladder.network import layers, networks
 from ladder.network.layers import (
     add,
-    attention,
     avgpool2d,
     batchnorm,
     conv2d,
@@ -16,85 +13,16 @@ from ladder.network.layers import (
     flatten,
     global_avgpool,
     l1_penalty,
-    local_contrast,
     lrn,
     maxpool2d,
     pad,
     position_norm,
     relu,
     sample,
-    soft_threshold,
     upsample2d,
     winner_take_all,
 )
-
-
-def reading(source, layer):
-    return dataclasses.replace(layer, inputs=(source,))
-
-
-# Kind of layer -> (a layer, the shapes that it reads, the shape of its output).
-EXAMPLES = {
-    layer.kind: (layer, inputs, output)
-    for layer, inputs, output in (
-        (conv2d("x", 5, padding=0), [(9, 7, 2)], (7, 5, 5)),
-        (dense("x", 5), [(1, 1, 12)], (1, 1, 5)),
-        (batchnorm("x"), [(9, 7, 2)], (9, 7, 2)),
-        (relu("x"), [(9, 7, 2)], (9, 7, 2)),
-        (maxpool2d("x"), [(9, 6, 2)], (4, 3, 2)),
-        (avgpool2d("x", 3, 1, 1), [(5, 4, 2)], (5, 4, 2)),
-        (global_avgpool("x"), [(5, 4, 2)], (1, 1, 2)),
-        (upsample2d("x"), [(5, 4, 2)], (10, 8, 2)),
-        (pad("x", 3), [(5, 4, 2)], (11, 10, 2)),
-        (flatten("x"), [(5, 4, 2)], (1, 1, 40)),
-        (add("x", ("a", "b")), 2 * [(5, 4, 2)], (5, 4, 2)),
-        (sample("x", ("a", "b"), 0.5), 2 * [(5, 4, 2)], (5, 4, 2)),
-        (dropout("x", 0.5), [(5, 4, 2)], (5, 4, 2)),
-        (winner_take_all("x", 20, 0.5), [(5, 4, 2)], (5, 4, 2)),
-        (l1_penalty("x", 0.5), [(5, 4, 2)], (5, 4, 2)),
-        (lrn("x"), [(5, 4, 2)], (5, 4, 2)),
-        (position_norm("x"), [(5, 4, 2)], (5, 4, 2)),
-        (attention("x"), [(5, 4, 6)], (5, 4, 2)),
-        (local_contrast("x", 3, ("a", "b"), 0.1), [(3, 2, 4), (5, 4, 3)], (3, 2, 4)),
-        (soft_threshold("x", 0.5), [(5, 4, 2)], (5, 4, 4)),
-    )
-}
-
-# Every kind of layer with a gradient, in a network so small that its gradients are compared with
-# differences.
-ALL_KINDS = networks.resolve(
-    "all kinds",
-    (8, 6, 2),
-    (
-        conv2d("conv1", 4, bias=False),
-        batchnorm("bn"),
-        relu("relu1"),
-        conv2d("parts", 12, 1, 0),
-        attention("attention"),
-        lrn("lrn", size=3, alpha=0.5, k=1.0),
-        position_norm("lengths"),
-        maxpool2d("pool", 3, 2, 1),
-        pad("padded", 1),
-        conv2d("conv2", 3, padding=0),
-        conv2d("shortcut", 3, kernel=1, padding=0, inputs=("pool",)),
-        add("sum", ("conv2", "shortcut")),
-        relu("relu2"),
-        sample("drawn", ("relu2", "shortcut"), 0.3),
-        upsample2d("up"),
-        conv2d("conv3", 3, kernel=2, padding=1, stride=2),
-        avgpool2d("average", 3, 2, 1),
-        winner_take_all("winners", 2, 0.5),
-        l1_penalty("penalty", 0.0),
-        dropout("dropout", 0.3),
-        global_avgpool("mean"),
-        dense("gate", 5),
-        reading("dropout", flatten("flat")),
-        dense("fc", 5),
-        add("scores", ("fc", "gate")),
-    ),
-    "flat",
-    "cross_entropy",
-)
+from operation_cases import ALL_KINDS, reading
 
 # Odd sizes, more pixels than a block takes, kernels of 1, 3 and 5, channels divisible by 4 and
 # others, each layer kind of the autoencoder alone and combined.
@@ -213,13 +141,6 @@ DRAWN = networks.resolve(
     ),
     "mean",
     "mse",
-)
-
-# Residual blocks with a 1x1 convolution and without, and attention over maps that are no square.
-ATTENTIVE = networks.resolve(
-    "attentive",
-    (8, 12, 3),
-    **networks.autoencoder((8, 12, 3), 10, filters=(3, 7), residual=True, attentive=True),
 )
 
 # A convolution's ReLU that several layers read: only a pooling or an upsampling that is its one
@@ -351,7 +272,7 @@ NETWORKS = {
     "forked": FORKED,
     "sparse": SPARSE,
     "drawn": DRAWN,
-    "attentive": ATTENTIVE,
+    "all kinds": ALL_KINDS,
     "lenet_5": networks.build("lenet_5", (28, 28, 1)),
     "alexnet": _narrow("alexnet", (12, 11, 3), 2),
     "vgg11": _narrow("vgg11", (32, 32, 3), 2),
@@ -367,10 +288,10 @@ FITTED = {
     "patch_net": networks.build("patch_net", (20, 21, 3), filters=(5, 6, 7, 9)),
     "patch_net of 8x8": networks.build("patch_net", (20, 21, 3), filters=(5, 6, 7, 9), kernel=8),
 }
-assert {
-    layer.kind for network in (*NETWORKS.values(), *FITTED.values()) for layer in network.layers
-} == set(layers.KINDS)
-assert EXAMPLES.keys() == layers.KINDS.keys()
-assert {layer.kind for layer in ALL_KINDS.layers} == {
-    name for name, kind in layers.KINDS.items() if kind.has_gradient
+# Kind of layer -> a layer of it.
+LAYERS = {
+    layer.kind: layer
+    for network in (*NETWORKS.values(), *FITTED.values())
+    for layer in network.layers
 }
+assert LAYERS.keys() == layers.KINDS.keys()

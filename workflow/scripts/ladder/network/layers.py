@@ -321,7 +321,19 @@ KINDS = {  # in the order in which reports have their work
 
 
 def conv2d(name, filters, kernel=3, padding=1, stride=1, bias=True, inputs=()):
-    """Cross-correlation with zero padding and, optionally, a bias."""
+    r"""A cross-correlation with stride s and padding p of zeros; weights W (filters, K, K,
+    channels). The `cpu` rung multiplies matrices of windows (im2col; Chellapilla, Puri and Simard,
+    IWFHR 2006).
+
+    ```math
+    \begin{array}{l}
+    y_{r,q,o}=b_o+\sum_{i,j,c}W_{o,i,j,c}\;x_{sr+i-p,\;sq+j-p,\;c}\\
+    dx_{u,v,c}=\sum_{o,\;sr+i-p=u,\;sq+j-p=v}W_{o,i,j,c}\;dy_{r,q,o}\\
+    dW_{o,i,j,c}=\sum_{n,r,q}dy_{n,r,q,o}\;x_{n,\;sr+i-p,\;sq+j-p,\;c}
+      \qquad db_o=\sum_{n,r,q}dy_{n,r,q,o}
+    \end{array}
+    ```
+    """
     return Layer(
         name,
         "conv2d",
@@ -331,8 +343,8 @@ def conv2d(name, filters, kernel=3, padding=1, stride=1, bias=True, inputs=()):
 
 
 def dense(name, units):
-    """Fully connected layer over a vector (1, 1, inputs), with bias; its attributes are those of a
-    1x1 convolution.
+    """A vector (1, 1, inputs) times a matrix, with a bias: y = W x + b, a 1x1 convolution over
+    one pixel, whose attributes it has.
     """
     return Layer(
         name, "dense", {"filters": units, "kernel": 1, "stride": 1, "padding": 0, "bias": True}
@@ -340,126 +352,168 @@ def dense(name, units):
 
 
 def attention(name):
-    """softmax(Q K' / sqrt(d)) V over the pixels of an image, one head (Vaswani et al., 2017).
+    r"""Attention of one head over the P pixels of an image (Vaswani et al., NIPS 2017). The thirds
+    of the input's channels are queries Q, keys K and values V, each (P, d).
 
-    Q, K and V are a third of the input's channels each, d, in this order; a pixel of the output has
-    d channels.
+    ```math
+    \begin{array}{l}
+    S=\frac{Q K^{T}}{\sqrt{d}}\qquad A_{pq}=\frac{\exp S_{pq}}{\sum_r\exp S_{pr}}\qquad Y=A V\\
+    dA=dY\,V^{T}\qquad dS_{pq}=A_{pq}\left(dA_{pq}-\sum_r A_{pr}\,dA_{pr}\right)\\
+    dQ=\frac{dS\,K}{\sqrt{d}}\qquad dK=\frac{dS^{T}Q}{\sqrt{d}}\qquad dV=A^{T}dY
+    \end{array}
+    ```
+
+    Multipliers and precisions leave these products as they are. Under
+    [`autoencoder_attention`](configuration.md#autoencoder_attention) a map X becomes X + Y W_o,
+    where [Q K V] = X W; W and W_o are 1x1 convolutions without bias.
     """
     return Layer(name, "attention", {})
 
 
 def batchnorm(name, decay=0.9, epsilon=1e-5):
-    """weight (x - mean) / sqrt(variance + epsilon) + bias, per channel (Ioffe and Szegedy, 2015).
+    r"""Normalised by channel, with n values in the batch, their mean m and variance v with divisor
+    n (Ioffe and Szegedy, ICML 2015):
 
-    Training uses the mean and variance of the batch and updates the running ones to decay old + (1
-    - decay) new, the new variance with n - 1 for n; inference uses the running ones.
+    ```math
+    \begin{array}{l}
+    z=\frac{x-m}{\sqrt{v+\epsilon}}\qquad y=w z+b\qquad db=\sum dy\qquad dw=\sum dy\,z\\
+    dx=\frac{w}{\sqrt{v+\epsilon}}\left(dy-\frac{db}{n}-\frac{z\,dw}{n}\right)
+    \end{array}
+    ```
+
+    At test time the running mean and variance, decay * old + (1 - decay) * new, the variance with
+    divisor n - 1, stand for m and v.
     """
     return Layer(name, "batchnorm", {"decay": decay, "epsilon": epsilon})
 
 
 def relu(name):
-    """max(x, 0); its gradient is 1 where x > 0, else 0."""
+    """y = max(x, 0), dx = dy where x > 0, else 0."""
     return Layer(name, "relu", {})
 
 
 def maxpool2d(name, window=2, stride=2, padding=0):
-    """Maximum of each window, padding ignored; the gradient goes to the first maximum."""
+    """The maximum of the window's pixels in the image, padding ignored; dy goes to the first one."""
     return Layer(name, "maxpool2d", {"window": window, "stride": stride, "padding": padding})
 
 
 def avgpool2d(name, window=2, stride=2, padding=0):
-    """Mean of each window; the zero padding is included."""
+    """The window's sum over K^2, zeros outside included."""
     return Layer(name, "avgpool2d", {"window": window, "stride": stride, "padding": padding})
 
 
 def global_avgpool(name):
-    """Mean of each channel over the whole image."""
+    """The mean of each channel over height and width."""
     return Layer(name, "global_avgpool", {})
 
 
 def upsample2d(name):
-    """Each pixel repeated 2x2 (nearest neighbour)."""
+    """Each pixel 2x2 times (nearest neighbour); dx is the sum of the four dy."""
     return Layer(name, "upsample2d", {})
 
 
 def pad(name, amount):
-    """Zero padding on all four sides."""
+    """Zeros on all four sides, `amount` pixels wide."""
     return Layer(name, "pad", {"amount": amount})
 
 
 def add(name, inputs):
-    """The sum of two layers of the same shape."""
+    r"""The sum of two layers of the same shape: y = a + b, and both get dy. A residual block (He
+    et al., CVPR 2016) has s the identity or, where the numbers of channels differ, a 1x1
+    convolution without bias:
+
+    ```math
+    y=\mathrm{relu}(W_2\,\mathrm{relu}(W_1x+b_1)+b_2+s(x))
+    ```
+    """
     return Layer(name, "add", {}, tuple(inputs))
 
 
 def flatten(name):
-    """The image as one vector in CHW order, as in other frameworks."""
+    """The image as one vector, channel by channel, as in other frameworks."""
     return Layer(name, "flatten", {})
 
 
 def dropout(name, rate):
-    """In training each value is zero with probability `rate`, else divided by 1 - rate; the
-    identity in inference.
+    """In training y = x k / (1 - rate), dx = dy k / (1 - rate), where k is 1 with probability 1 -
+    rate, else 0, drawn by Philox from seed, layer, step and position (Salmon et al., SC 2011). At
+    test time y = x (Srivastava et al., JMLR 2014, inverted).
     """
     return Layer(name, "dropout", {"rate": rate})
 
 
 def winner_take_all(name, winners, lifetime):
-    """Keeps the `winners` largest values of each channel of an image and sets the others to 0
-    (Makhzani and Frey, 2015).
-
-    In training, of each channel only the share `lifetime` of the batch's images, rounded up, keeps
-    its winners: those with the largest values. Of equal values the first is taken, by row and
-    column or by image.
+    """Of each channel of an image the w largest values stay, the others become 0; in training
+    only in the share `lifetime`, rounded up, of the batch's images with the largest winners
+    (Makhzani and Frey, NIPS 2015). Of equal values the first is taken, by row and column or by
+    image. y = x k, dx = dy k. The `cpu` rung stores and multiplies winners alone.
     """
     return Layer(name, "winner_take_all", {"winners": winners, "lifetime": lifetime})
 
 
 def l1_penalty(name, penalty):
-    """The identity, whose values' magnitudes, times `penalty`, are added to the squared errors that
-    training makes small.
+    """y = x. The penalty times the sum of |x| over the batch is added to the sum of squared
+    errors, before its divisor d ([n or B](#losses)): dx = dy + penalty / d sign(x), sign(0) = 0.
+    The reported loss is without it.
     """
     return Layer(name, "l1_penalty", {"penalty": penalty})
 
 
 def sample(name, inputs, beta):
-    """A draw from the normal distributions whose means and log-variances are the two inputs (Kingma
-    and Welling, 2014).
+    r"""A draw from normal distributions with means m and log-variances s, and e drawn from the
+    standard normal distribution (Kingma and Welling, ICLR 2014):
 
-    In training it adds `beta` times the distributions' Kullback-Leibler divergences from the
-    standard normal distribution to the squared errors that training makes small (Higgins et al.,
-    2017). In inference it is the mean.
+    ```math
+    \begin{array}{l}
+    y=m+e^{s/2}\,\varepsilon\qquad\mathrm{KL}=\frac{1}{2}\sum\left(m^2+e^s-1-s\right)\\
+    dm=dy+\frac{\beta}{n}m
+      \qquad ds=\frac{1}{2}\left(dy\,e^{s/2}\,\varepsilon+\frac{\beta}{n}(e^s-1)\right)
+    \end{array}
+    ```
+
+    Training follows the squared errors plus beta times KL (Higgins et al., ICLR 2017), both over [n
+    or B](#losses); the reported loss is without KL. At test time y = m. Draws are quantiles of
+    24-bit numbers of Philox (AS 241; Wichura, Applied Statistics 1988;
+    `kernels/common/normal.cuh`).
     """
     return Layer(name, "sample", {"beta": beta}, tuple(inputs))
 
 
 def lrn(name, size=5, alpha=1e-4, beta=0.75, k=2.0):
-    """x / (k + alpha / size * the sum of squares over `size` neighbouring channels) ** beta
-    (Krizhevsky et al., 2012).
+    r"""Local response normalisation over `size` channels, size // 2 of them before channel c
+    (Krizhevsky, Sutskever and Hinton, NIPS 2012, with alpha divided by `size`):
+
+    ```math
+    \begin{array}{l}
+    s_c=k+\frac{\alpha}{size}\sum_{d\in N(c)}x_d^2\qquad y_c=x_c\,s_c^{-\beta}\\
+    dx_c=dy_c\,s_c^{-\beta}-\frac{2\alpha\beta}{size}\,x_c\sum_{d:\;c\in N(d)}dy_d\,x_d\,s_d^{-\beta-1}
+    \end{array}
+    ```
     """
     return Layer(name, "lrn", {"size": size, "alpha": alpha, "beta": beta, "k": k})
 
 
 def position_norm(name, epsilon=1e-6):
-    """x / sqrt(sum of squares over the channels of the pixel + epsilon), which normalises each
-    pixel's vector to length 1.
+    r"""Each pixel's channel vector is scaled to length 1:
+
+    ```math
+    l=\sqrt{\sum_c x_c^2+\epsilon}\qquad y=\frac{x}{l}\qquad dx=\frac{dy-y\,(y\cdot dy)}{l}
+    ```
     """
     return Layer(name, "position_norm", {"epsilon": epsilon})
 
 
 def local_contrast(name, kernel, inputs, epsilon):
-    """The first input divided by sqrt(variance + epsilon) of the window of the second input that it
-    was computed from.
-
-    The variance is over all values of a window of kernel x kernel pixels; windows have stride 1 and
-    no padding.
+    """y = x / sqrt(v + epsilon), with v the variance of the window of the image from which x was
+    computed, a window of kernel x kernel pixels with stride 1 and no padding (Coates and Ng, Tricks
+    of the Trade 2012). It and soft_threshold have no gradient.
     """
     return Layer(name, "local_contrast", {"kernel": kernel, "epsilon": epsilon}, tuple(inputs))
 
 
 def soft_threshold(name, threshold):
-    """max(x - threshold, 0) of all channels, followed by max(-x - threshold, 0) of all channels
-    (Coates and Ng, 2011).
+    """y = max(x - t, 0) for all channels, then max(-x - t, 0) for all channels (Coates and Ng,
+    ICML 2011).
     """
     return Layer(name, "soft_threshold", {"threshold": threshold})
 

@@ -163,19 +163,6 @@ def test_choosing_may_take_more_memory_than_fitting(count, threads, needed):
     assert kernel_ridge.needed_bytes(count, threads) == needed
 
 
-def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr(arrays.NumPy, "side", 64)
-    features, labels, others = problem(300)
-    one, two = (kernel_ridge.fit(features, labels, 1, arrays.NumPy(threads)) for threads in (1, 3))
-    assert (
-        one.coefficients.tobytes() == two.coefficients.tobytes()
-        and one.validation == two.validation
-    )
-    assert np.array_equal(
-        kernel_ridge.predict(one, others), kernel_ridge.predict(one, others, arrays.NumPy(3))
-    )
-
-
 def test_the_width_is_independent_of_the_scale_of_the_features():
     features, labels, others = problem(300)
     one, other = kernel_ridge.fit(features, labels, 1), kernel_ridge.fit(64 * features, labels, 1)

@@ -11,7 +11,6 @@ import pytest
 import references
 from kernel_checks import normal
 from ladder.arithmetic import randomness
-from ladder.executors import create as executors
 from ladder.executors import sequential as numba_executor
 from ladder.executors.sequential import OPERATIONS
 from ladder.network import networks
@@ -196,17 +195,6 @@ def test_augmentations_are_the_definitions(seed, step, count, crop, flip):
 
 
 # ---- whole networks
-
-
-@pytest.mark.parametrize("protocol", parity.PROTOCOLS)
-def test_the_sequential_rung_passes_the_parity_protocol(protocol):
-    protocol = parity.PROTOCOLS[protocol]
-    reference = parity.train(NETWORK, "cpu", executors.create("cpu", 2), protocol)
-    trained = parity.train(
-        NETWORK, "cpu_sequential", executors.create("cpu_sequential", 2), protocol, follow=reference
-    )
-    deviations = parity.deviations(NETWORK, trained, reference)
-    assert 0 < max(deviations.values()) <= protocol.tolerance
 
 
 def test_every_layer_is_an_operation_of_its_own_but_where_taps_are_summed_first():

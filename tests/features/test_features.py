@@ -274,20 +274,6 @@ def test_pca_is_scikit_learns_with_every_sign_fixed(count, width, standardize):
     assert np.allclose(found, reference.transform(wanted) * signs, atol=2e-2)
 
 
-@pytest.mark.parametrize("flip", [False, "apart"])
-def test_the_bits_of_pca_do_not_depend_on_the_number_of_threads(flip):
-    encoder, images = maps(3000, 700, rank=40)
-    found = []
-    for threads in (1, 2, 3):
-        transform, _, _ = fit_components(
-            encoder, images, FeatureTransform(flip=flip), 30, True, arrays.NumPy(threads)
-        )
-        blocks = features.blocks(encoder, images, transform, arrays.NumPy(threads))
-        rows = np.concatenate([rows.copy() for _, rows in blocks])
-        found.append((transform.components.tobytes(), rows.tobytes()))
-    assert len(set(found)) == 1
-
-
 @pytest.mark.parametrize("count, width", [(700, 60), (90, 400)])
 def test_a_gpu_gives_the_components_of_the_cpu(monkeypatch, count, width):
     gpu = numpy_cupy.install(monkeypatch)

@@ -266,19 +266,6 @@ def test_pictures_are_the_filters_before_whitening(fitter):
     assert (np.abs(answers).argmax(axis=1) == np.arange(5)).all() and (np.diag(answers) > 0).all()
 
 
-def test_the_bytes_do_not_depend_on_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr(patches, "ROWS", 64)
-    layer, found = one_layer(), set()
-    for threads in (1, 2, 5):
-        with threadpoolctl.threadpool_limits(1):
-            fitter = patches.PatchFitter(arrays.NumPy(threads))
-            fitted = patches.fit(
-                layer, Fit("conv", "pca", components=7), drawn(layer), SETTINGS, 0, fitter
-            )
-        found.add(fitted.weight.tobytes() + fitted.bias.tobytes())
-    assert len(found) == 1
-
-
 def test_more_filters_than_patches_is_one_line_with_advice(fitter):
     layer = one_layer(filters=40)
     with pytest.raises(

@@ -10,10 +10,10 @@ import pytest
 import cuda_emulator
 import operation_cases
 import plan_checks
-from compiled import compiled, without_spills
+from compiled import without_spills
 from emulated import KERNELS, load
 from emulator_executor import Executor
-from kernel_checks import counters, fused, poisoned
+from kernel_checks import counters, poisoned
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import layers, networks
@@ -198,23 +198,6 @@ def test_a_plan_updates_the_parameters_that_learn_in_one_launch_and_no_others():
     }
 
 
-@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
-@pytest.mark.parametrize(
-    "file, kernel", [("update.cu", "sgd_update"), ("update.cu", "momentum_update")]
-)
-def test_what_is_claimed_to_the_last_bit_has_no_fused_product(file, kernel):
-    assert fused(compiled(f"{RUNG}/{file}", (), nvrtc.ARCHITECTURES[-1]).ptx, kernel) == []
-
-
-@pytest.mark.parametrize("name", parity.PROTOCOLS)
-def test_parity_with_the_cpu_rung(name):
-    """test_ladder.py trains the whole autoencoder."""
-    protocol = parity.PROTOCOLS[name]
-    reference = parity.train(NARROW, "cpu", executors.create("cpu", 2), protocol)
-    trained = parity.train(NARROW, RUNG, Executor(), protocol, follow=reference)
-    assert max(parity.deviations(NARROW, trained, reference).values()) <= protocol.tolerance
-
-
 # ---- every file
 
 RESIZINGS = {
@@ -257,20 +240,6 @@ def test_a_gpu_can_run_it_as_the_rung_claims(source, defines):
             assert loads > 0, name
         assert resizing or name == "conv2d_add_splits" or resources.static_shared_bytes > 0, name
     assert resizing or "ld.shared.v4.f32" in made.ptx
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_header_has_every_required_part(file):
-    lines = (KERNELS / RUNG / file).read_text().splitlines()
-    head = "\n".join(itertools.takewhile(lambda line: line.startswith("//"), lines))
-    for part in (
-        "Rung: over gpu_basic",
-        "Layout",
-        "Launches:",
-        "Bound:",
-        "Times: kernels/README.md",
-    ):
-        assert part in head, part
 
 
 def test_every_file_is_launched():

@@ -4,7 +4,6 @@ with the cpu rung.
 
 import dataclasses
 import functools
-import itertools
 
 import numpy as np
 import pytest
@@ -13,10 +12,10 @@ import backends
 import emulated
 import plan_checks
 import references
-from compiled import compiled, without_spills
+from compiled import without_spills
 from emulated import KERNELS, load
 from emulator_executor import Executor
-from kernel_checks import fused, gamma, integers, normal, poisoned, step_state, updated
+from kernel_checks import gamma, integers, normal, poisoned, step_state, updated
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import layers, networks
@@ -552,25 +551,3 @@ def test_a_gpu_can_run_it_as_the_rung_claims(file, defines):
             assert 0 < resources.static_shared_bytes <= 32 << 10, name
     if file in PRODUCTS:
         assert "ld.shared.v4.f32" in made.ptx
-
-
-@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
-@pytest.mark.parametrize(
-    "file, kernel", [("weight_update.cu", "sgd_update"), ("weight_update.cu", "momentum_update")]
-)
-def test_what_is_claimed_to_the_last_bit_has_no_fused_product(file, kernel):
-    assert fused(compiled(f"{RUNG}/{file}", (), nvrtc.ARCHITECTURES[-1]).ptx, kernel) == []
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_header_has_every_required_part(file):
-    lines = (KERNELS / RUNG / file).read_text().splitlines()
-    head = "\n".join(itertools.takewhile(lambda line: line.startswith("//"), lines))
-    for part in (
-        "Rung: gpu_opt_v2. Changed from",
-        "Layout",
-        "Launches:",
-        "Bound:",
-        "Times: kernels/README.md",
-    ):
-        assert part in head, part

@@ -99,14 +99,6 @@ def emulated(source, multiplier, kernel):
     return load(source, options).get_function(kernel)
 
 
-def in_order(a, b, multiplier):
-    total = np.zeros((len(a), b.shape[1]), np.float32)
-    with np.errstate(all="ignore"):
-        for k in range(len(b)):
-            total = total + multiply(a[:, k, None], b[None, k], multiplier)
-    return total
-
-
 def same(got, expected):
     return references.same_bits(got, expected) | (np.isnan(got) & np.isnan(expected))
 
@@ -137,7 +129,7 @@ def test_pieces_are_products_added_in_order(source, multiplier, operands):
         b[4, 1], b[5, 2], b[7, 0] = 1e38, -np.inf, 1e-40
     c = np.zeros((512, 4), np.float32)
     emulated(source, multiplier, "pieces")((1,), (64,), (a, b, c, np.int32(9)))
-    assert same(c, in_order(a, b, multiplier)).all()
+    assert same(c, references.in_order(a, b, multiplier)).all()
 
 
 @needs_emulator
@@ -198,7 +190,7 @@ def test_pieces_of_one_pair_of_special_numbers(source, multiplier):
     for right in np.concatenate([SPECIAL, SPECIAL | np.uint32(1 << 31)]).view(np.float32):
         b, c = np.full((1, 4), right, np.float32), np.zeros((len(a), 4), np.float32)
         kernel((1,), (len(SPECIAL),), (a, b, c, np.int32(1)))
-        differ = ~same(c, in_order(a, b, multiplier))
+        differ = ~same(c, references.in_order(a, b, multiplier))
         assert not differ.any(), (a[differ.any(axis=1)][0], right, c[differ][0])
 
 
@@ -228,7 +220,7 @@ def test_no_access_is_out_of_bounds(source, multiplier):
         np.zeros((16, 4), np.float32),
     )
     cuda_emulator.check(emulated(source, multiplier, "pieces"), (1,), (2,), (a, b, c, np.int32(3)))
-    assert (c == in_order(a, b, multiplier)).all()
+    assert (c == references.in_order(a, b, multiplier)).all()
 
 
 @needs_emulator

@@ -245,14 +245,6 @@ def test_compare_weights_ends_with_0_within_the_tolerance_and_1_beyond_it(
     assert ("[7]" in row) == (status == 1)
 
 
-def test_compare_weights_ends_with_2_and_one_line_for_a_file_it_cannot_read(file, tmp_path):
-    for path in (tmp_path / "absent.bin", tmp_path):
-        result = compare(file, path)
-        assert result.returncode == 2
-        assert len(result.stderr.splitlines()) == 1
-        assert str(path) in result.stderr
-
-
 def test_compare_weights_takes_networks_of_any_kind_and_refuses_two_different_ones(
     tmp_path, resnet, file
 ):

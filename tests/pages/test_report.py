@@ -418,17 +418,6 @@ def test_the_accuracy_stands_beside_both_controls_with_intervals(digits, digits_
         ), who
 
 
-def test_what_training_bought_is_counted_image_by_image(digits):
-    labels = np.asarray(digits["data"].array("test_labels.npy"))
-    right, right_random = (
-        digits[role].array("predictions.npy") == labels for role in ("svm", "svm_random")
-    )
-    gain = accuracy.of_features(digits)["gain"]
-    assert gain["won"] == (right & ~right_random).sum()
-    assert gain["won"] - gain["lost"] == right.sum() - right_random.sum()
-    assert abs(float(gain["points"]) - 100 * (right.mean() - right_random.mean())) < 0.5
-
-
 def test_digits_are_called_a_smoke_test_with_this_runs_raw_pixel_accuracy(digits, digits_page):
     text = text_of(digits_page)
     assert "A smoke test, not a benchmark." in text
@@ -436,12 +425,6 @@ def test_digits_are_called_a_smoke_test_with_this_runs_raw_pixel_accuracy(digits
         f"SVM on raw pixels reaches {100 * digits['svm_pixels'].metrics['accuracy']:.1f} %. To"
         in text
     )
-
-
-def test_cifar10_is_not_called_a_smoke_test(tmp_path):
-    run = synthetic_run.make(tmp_path, "cifar10")
-    text = text_of(report.page(run, report.summary(run, "r0123456789e")))
-    assert "smoke test" not in text and "An autoencoder on CIFAR-10" in text
 
 
 def test_every_setting_and_version_is_on_the_page(digits, digits_page):
@@ -634,32 +617,6 @@ def test_decisions_over_shifted_copies_are_told(tmp_path, settings, says):
     assert (
         "its decisions are means over 5 images, each image and its shifted copies." in text
     ) == ("network" not in settings)
-
-
-def test_without_shifted_copies_nothing_is_told_of_them(digits, digits_page):
-    numbers = report.summary(digits, "r0123456789e")
-    assert (
-        numbers["images_per_decision"] == 1
-        and numbers["reproduce"]["settings"]["classify_shifts"] == "none"
-    )
-    assert "shifted" not in text_of(digits_page)
-
-
-def test_the_features_are_the_output_of_a_layer(digits, tmp_path):
-    assert "The output of layer latent of an autoencoder, trained without labels." in text_of(
-        page_of(digits)
-    )
-    joined = text_of(
-        page_of(synthetic_run.make(tmp_path, parts=(0.5,), options={"features_flip": True}))
-    )
-    assert (
-        "Part 2, 8,192 features, multiplied by 0.5: the output of layer latent of an autoencoder, trained without labels; "
-        "processed in these steps:" in joined
-    )
-
-
-def test_the_steps_of_a_point_are_told(lenet):
-    assert "Each point is the mean over 8 or 9 steps." in text_of(page_of(lenet))
 
 
 def test_a_training_better_than_the_test_is_said_to_overfit(lenet):
@@ -998,16 +955,6 @@ def test_a_run_from_a_file_names_it_and_calls_only_the_random_draw_untrained(tmp
     )
     assert "practically random" not in text and "No training used" not in text
     assert f"Initial weights{START['file']}sha256 {START['sha256']}" in text
-
-
-def test_a_run_that_starts_from_random_weights_says_so(digits):
-    text, numbers = text_of(page_of(digits)), report.summary(digits, "r0123456789e")
-    assert (
-        numbers["start"] is None
-        and numbers["training"] == "gradient"
-        and "Initial weightsrandomseed 1" in text
-    )
-    assert "is still practically random." in text and "No training used the test images." in text
 
 
 def test_weights_as_they_are_in_a_file_are_not_said_to_be_trained(tmp_path):
@@ -1387,12 +1334,6 @@ def test_only_a_network_with_shortcuts_spends_time_on_them(lenet, resnet, monkey
             run["train"].metrics, "seconds_by_operation", {"shortcuts and shapes": 2.0}
         )
         assert [row["name"] for row in timing.operations(run["train"])["rows"]] == [words]
-
-
-def test_copies_that_nothing_hid_are_called_that(digits, monkeypatch):
-    assert "of which 0.0 % was hidden" in streamed(
-        digits, monkeypatch, **{create.COPIES: 4.0, create.WAITING: 4.1}
-    )
 
 
 def test_images_that_were_not_streamed_are_not_spoken_of(digits_page):

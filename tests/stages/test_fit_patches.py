@@ -8,8 +8,6 @@ import manifest_files
 import references
 from ladder.data import normalization
 from ladder.executors import create as executors
-from ladder.executors.cpu import executor as cpu_executor
-from ladder.features import patches
 from ladder.network import networks, weights
 from ladder.plan import plan
 from ladder.store import artifacts
@@ -145,17 +143,6 @@ def test_the_features_of_a_fitted_patch_network_are_its_definition(tmp_path, ker
     features = executor.download(arrays[steps.output])
     assert features.shape == expected.shape == (2, 2, 2, 16) and expected.max() > 0
     assert np.abs(features - expected).max() <= 1e-4 * np.abs(expected).max()
-
-
-@pytest.mark.parametrize("params", [NORM, PATCH_NET], ids=["norm", "patch_net"])
-def test_the_bytes_are_the_same_on_any_number_of_threads(tmp_path, params, monkeypatch):
-    monkeypatch.setattr(patches, "ROWS", 64)
-    monkeypatch.setattr(cpu_executor, "SMALL", 1)
-    written = set()
-    for threads in (1, 2, 3):
-        network, artifact = fitted(tmp_path / str(threads), params, threads)
-        written.add(artifact.path(weights.file_name(network)).read_bytes())
-    assert len(written) == 1
 
 
 def test_another_rung_fits_nearly_the_same_weights(tmp_path):

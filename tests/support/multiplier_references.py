@@ -5,6 +5,8 @@ import struct
 
 import numpy as np
 
+from ladder.arithmetic.multipliers import multiply
+
 NAMES = ("exact", "acc16", "am32", "am16", "mit32", "mit16", "fp16", "tf32", "bfloat16", "float16")
 NARROW = ("acc16", "am16", "mit16")
 ROUNDED = {"tf32": 10, "bfloat16": 7}  # bits of mantissa
@@ -351,6 +353,15 @@ def table_product(a, b, entries):
         if exponent > 254
         else sign | exponent << 23 | mantissa
     )
+
+
+def in_order(a, b, multiplier):
+    """The product of two matrices whose sums are added in order, in float32."""
+    total = np.zeros((len(a), b.shape[1]), np.float32)
+    with np.errstate(all="ignore"):
+        for k in range(len(b)):
+            total = total + multiply(a[:, k, None], b[None, k], multiplier)
+    return total
 
 
 def same_bits(a, b):

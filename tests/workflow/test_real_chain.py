@@ -2,7 +2,6 @@
 with damaged artifacts.
 """
 
-import csv
 import hashlib
 import html
 import json
@@ -178,37 +177,6 @@ def test_a_full_disk_is_one_line_and_finished_artifacts_stay(done, tmp_path):
     assert not list((project / "results/train").glob("*/.*.tmp"))
 
 
-@pytest.mark.parametrize("seen", ["by its time", "by the stage that reads it"])
-@pytest.mark.parametrize("file", ["normalized/*/train.npy", "initial/*/weights.bin"])
-def test_a_damaged_artifact_is_named_and_made_again(done, tmp_path, file, seen):
-    shutil.copytree(done, tmp_path / "project")
-    (path,) = (tmp_path / "project/results").glob(file)
-    whole, written = path.read_bytes(), path.stat()
-    data = bytearray(whole)
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    if seen == "by the stage that reads it":
-        os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))
-        status, output = run(tmp_path / "project", "train", "learning_rate=0.002")
-        last = output.strip().splitlines()[-1]
-        assert (
-            status != 0
-            and f"{path.parent.name}/{path.name} is damaged" in last
-            and "Traceback" not in output
-        )
-    status, output = run(tmp_path / "project", "train", "learning_rate=0.002")
-    assert status == 0 and path.read_bytes() == whole
-    assert f"damaged: results/{path.parent.parent.name}/{path.parent.name}/{path.name}" in output
-
-
-def test_a_diverging_loss_stops_with_step_and_learning_rate(done, tmp_path):
-    project = shutil.copytree(done, tmp_path / "project")
-    status, output = run(project, "train", "optimizer=sgd", "learning_rate=1e12", "warmup_steps=0")
-    last = output.strip().splitlines()[-1]
-    assert status != 0
-    assert "step" in last and "1e+12" in last
-
-
 def test_the_users_own_pictures_are_classified(done, tmp_path):
     project, folder = shutil.copytree(done, tmp_path / "project"), tmp_path / "my pictures"
     folder.mkdir()
@@ -269,99 +237,6 @@ def test_the_table_has_the_features_and_answers_of_the_run_and_is_made_once(done
     assert np.mean(right) == summary["test_accuracy"]
     status, output = run(project, "table")
     assert status == 0 and "Nothing to be done" in output, output
-
-
-def test_pictures_of_ones_own_are_named_where_a_run_says_what_they_are(tmp_path):
-    project, pets = copy_project(tmp_path), tmp_path / "pets"
-    for name, colour in ("cat", 60), ("dog", 200):
-        (pets / name).mkdir(parents=True)
-        for number in range(30):
-            noise = np.random.default_rng(number).integers(-50, 50, (32, 32, 3))
-            Image.fromarray((colour + noise).astype(np.uint8)).save(
-                pets / name / f"{name} <{number}>\n.png"
-            )
-    status, output = run(
-        project,
-        "report",
-        "dataset=folder",
-        f"folder={pets}",
-        "train_limit=all",
-        "test_limit=all",
-        "epochs=1",
-        "controls=[]",
-        "feature_map=false",
-        "autoencoder_filters=[8,4]",
-    )
-    assert status == 0, output
-    with open(project / "results/scored_images.csv", newline="") as file:
-        lines = list(csv.DictReader(file))
-    assert len(lines) == 12 and all((pets / line["file"]).exists() for line in lines)
-    assert all(line["file"].startswith(f"{line['label']}/") for line in lines)
-
-
-EVERYTHING = (
-    "features_layer=enc2",
-    "features_two_polarity=0.25",
-    "features_polarity_scale=channel",
-    "features_max_pool=2",
-    "features_pool=4",
-    "features_flip=apart",
-    "features_standardize=true",
-    "features_pca=20",
-    "features_fit_rows=50",
-    "features_concatenate=[{features_layer: enc1_pool, features_two_polarity: none, weight: 0.5}]",
-    "evaluations=[linear, ridge, knn]",
-    "knn_k=3",
-    "runs=[{features_flip: false}]",
-    "controls=[pixels]",
-    "classify_shifts=1",
-)
-
-
-@pytest.mark.parametrize("kernel", ["linear", "poly"])
-def test_every_kernel_of_the_svm_runs_through_the_chain(done, tmp_path, kernel):
-    project = shutil.copytree(done, tmp_path / "project")
-    status, output = run(project, "report", f"svm_kernel={kernel}", "controls=[]")
-    assert status == 0, output
-    summary = json.loads((project / "results/summary.json").read_text())
-    assert summary["svm"]["kernel"] == kernel and summary["test_accuracy"] > 0.3
-
-
-def test_every_option_of_the_features_runs_with_a_single_training(done, tmp_path):
-    project = shutil.copytree(done, tmp_path / "project")
-    status, output = run(project, "report", *EVERYTHING)
-    assert status == 0, output
-    # besides another test's interrupted one
-    assert len(list((project / "results/train").glob("*/manifest.json"))) == 1
-    summary = json.loads((project / "results/summary.json").read_text())
-    (joined,) = {
-        path.parent
-        for path in (project / "results/joined").glob("*/manifest.json")
-        if path.parent.name == summary["versions"]["joined"]
-    }
-    assert json.loads((joined / "manifest.json").read_text())["metrics"] == {
-        "dimensions": 40,
-        "parts": [20, 20],
-        "odd_dimensions": 40,
-    }
-    every = ("svm", "linear", "ridge", "knn")
-    assert summary["evaluations"].keys() == {
-        f"{name}{of}" for name in every for of in ("", "_pixels")
-    }
-    (changed,) = summary["runs"]
-    difference = changed["mean"] - summary["test_accuracy"]
-    assert changed["against"]["won"] - changed["against"]["lost"] == round(20 * difference)
-    # Of this training: the SVM of `done`, all four classifiers of these features, and the SVM
-    # without the mirror image.
-    assert summary["test_scores"] == {"rows": "test", "run": 6, "all": 12}
-    page = (project / "results/report.html").read_text()
-    assert (
-        "40 features per image; of kernel ridge also 40 differences from the mirror image." in page
-    )
-    assert (
-        "fitted to the 40 features of each image and to 40 differences from its mirror image; its decisions"
-        in page
-    )
 
 
 LENET = ("network=lenet_5", "steps=6", "monitor=3", "augment_flip=true", "augment_crop=2")
@@ -561,42 +436,6 @@ def safetensors_of(path):
         "enc1.weight": values[: FIRST * 27].reshape(FIRST, 3, 3, 3),
         "enc1.bias": values[FIRST * 27 : FIRST * 28],
     }
-
-
-def test_a_network_that_is_only_fitted_is_not_trained_and_is_listed_with_others(done, tmp_path):
-    project = shutil.copytree(done, tmp_path / "project")
-    patch_net = (
-        "network=patch_net",
-        "training=patches",
-        "patch_net_filters=[6,8,9,10]",
-        "patches_samples=[1000]",
-    )
-    status, output = run(project, "report", *patch_net)
-    assert status == 0, output
-    summary = json.loads((project / "results/summary.json").read_text())
-    assert list(summary) == list(summary_keys.KEYS) and "train" not in summary["versions"]
-    assert (
-        summary["loss"] is summary["accuracy"] is summary["steps"] is None
-        and 0 <= summary["test_accuracy"] <= 1
-    )
-    assert (project / summary["weights"]).name == "weights.safetensors"
-    page = (project / "results/report.html").read_text()
-    assert "Fit to patches" in page and 'id="training"' not in page
-
-    entries = (
-        "runs=[{training: gradient}, {network: patch_net, training: patches, patch_net_filters: [[6,8,9,10]], "
-        "patches_samples: [[1000]]}]"
-    )
-    for target in (["runs", "--config", entries], ["results/runs.html"]):
-        process = subprocess.run(
-            [sys.executable, "-m", "snakemake", target[0], *TINY, *target[2:]],
-            cwd=project,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        assert process.returncode == 0, process.stdout
-        assert summary["versions"]["report"] in (project / "results/runs.html").read_text()
 
 
 def test_a_network_that_does_not_support_the_training_is_one_line(done, tmp_path):

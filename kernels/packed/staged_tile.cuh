@@ -17,9 +17,8 @@
 //   TILE_M, TILE_N   lines and columns of a block, of C; WARP_M, WARP_N: those of a warp
 //   WHOLE            1: 64 divides the length along which k steps: the channels, or a weight
 //                    gradient's pixels; 0: it does not
-//   MMA_STEPS           products of an mma to each sum in the only step of few channels; not
-//                       defined:
-//                    all of a step, and steps
+//   MMA_STEPS        mma instructions to each sum in the only step of few channels; not defined:
+//                    all of a step, and any number of steps
 #pragma once
 #include "common/tensor_cores.cuh"
 

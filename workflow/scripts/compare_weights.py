@@ -1,4 +1,4 @@
-"""Is no more; prints what to do instead."""
+"""Removed; prints what to do instead."""
 
 import sys
 

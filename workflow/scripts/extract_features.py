@@ -1,17 +1,22 @@
 """Stage `features`: the feature vectors of all training and test images (or of the validation set).
 
-params: encoder ('network' or 'pixels'); for a network: network with its options, image, classes if
-it classifies, variant, features_layer (whose output is used), features_standardize, features_pool,
-features_flip, multiplier unless it is exact. The following options of the features, and for pixels
-also those above, are present only if enabled: features_two_polarity, features_polarity_scale,
-features_max_pool, features_pca, and with it array_library, which computes it; and for fits to a
-sample features_fit_rows and seed; of a control rows, the first training images that are taken.
-inputs: normalized, and for a network weights: an artifact with weights.
-options: data_residency, multiplier: a name or the file of a table.
-Writes train.npy and test.npy, float32 (N, dimensions), and features.safetensors: the fitted arrays
-of features.FeatureTransform; with features_flip apart also their odd part, train_odd.npy and
-test_odd.npy of the same shapes. Of an autoencoder whose weights are those of a file, the metric
-reconstruction_loss is the mean squared error of the test images, which no training has measured.
+inputs   normalized, and for a network weights: an artifact with weights
+params   encoder: 'network' or 'pixels'
+         of a network: network with its options, image, classes if it classifies, variant,
+         features_layer (whose output is used), features_standardize, features_pool, features_flip,
+         multiplier unless it is exact
+         where they are enabled, of pixels too: features_two_polarity, features_polarity_scale,
+         features_max_pool, features_pca with array_library, which computes it
+         for fits to a sample: features_fit_rows, seed
+         of a control: rows, the first training images that are taken
+options  data_residency; multiplier: a name or the file of a table
+
+Files:
+train.npy, test.npy            float32 (N, dimensions)
+train_odd.npy, test_odd.npy    the odd part, of the same shapes, with features_flip apart
+features.safetensors           the fitted arrays of features.FeatureTransform
+Of an autoencoder whose weights are those of a file, the metric reconstruction_loss is the mean
+squared error of the test images, which no training has measured.
 """
 
 import contextlib

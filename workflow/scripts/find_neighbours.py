@@ -16,10 +16,15 @@ found.npy       uint8 (Q, kinds): whether the changed copy of each test picture 
                 first, by the features of each of the metric `kinds`
 page.npy        int64 (M,): the pictures that the report shows
 nearest.npy     int32 (M, L): their neighbours among these, as places in page.npy
-Metrics: kinds, found: the share by kind; compared_with: pictures that each one is; clusters: their
-number; near: [number, number, cosine] of each pair of near copies, the most alike first, the first
-MOST_NEAR of near_count; near_from: the cosine from which on a pair is one; outliers: the OUTLIERS
-pictures whose K-th neighbour is the least alike, the least first.
+Metrics:
+kinds          of the features, as in found.npy
+found          share of the copies that find their original, by kind
+compared_with  number of pictures that each one is compared with
+clusters       their number
+near           [number, number, cosine] of each pair of near copies, the most alike first, the
+               first MOST_NEAR of near_count
+near_from      the cosine from which on a pair is one of near copies
+outliers       the OUTLIERS pictures whose K-th neighbour is the least alike, the least first
 """
 
 import numpy as np

@@ -1,18 +1,23 @@
 """Stage `data`: the images, labels and class names of a dataset.
 
-params: dataset, train_limit; validation or test_limit; cifar10_sha256 with cifar10; folder_sha256,
-image_size, image_channels and test_share with folder.
-options: urls (a JSON list: mirrors of a dataset that is one file, else an address for each file)
-and downloads (the folder of downloaded files), for datasets that are downloaded; folder, the path
-of pictures of one's own, with labels and leave_out (data/listing.py).
-Writes train_images.npy, test_images.npy uint8 (N, height, width, channels) and train_labels.npy,
-test_labels.npy uint8 (L,), where L is N, or fewer of pictures of which only the first L, or none,
-have labels (classes is empty then); with validation, test_images.npy and test_labels.npy are the
-validation set of training rows, and the test set is not read. Of pictures also skipped.json,
-[{"file", "reason"}], and names.json, {"train": [...], "test": [...]}: the path of each row's
-picture below the folder, or its row in the .npz file (data/names.py); its metrics say what the
-folders were taken for (remarks), how many pictures are there more than once (copies), and which
-keys name lists of pictures (given).
+params   dataset, train_limit; validation or test_limit; cifar10_sha256 with cifar10; folder_sha256,
+         image_size, image_channels and test_share with folder
+options  urls, downloads      of a dataset that is downloaded: a JSON list, of mirrors of a dataset
+                              that is one file, else of an address for each file; and the folder
+                              of downloaded files
+         folder               the path of pictures of one's own
+         labels, leave_out    data/listing.py
+Files, with N rows of which the first L have labels (L is N but for one's own pictures):
+train_images.npy, test_images.npy   uint8 (N, height, width, channels)
+train_labels.npy, test_labels.npy   uint8 (L,)
+skipped.json                        [{"file", "reason"}] of pictures
+names.json                          {"train": [...], "test": [...]} of pictures: the path of each
+                                    row's picture below the folder, or its row in the .npz file
+                                    (data/names.py)
+With validation the test files hold the validation set of training rows, and the test set is not
+read. Metrics: the class names, none where no picture has a label; of pictures also what the folders
+were taken for (remarks), how many pictures are there more than once (copies), and which keys name
+lists of pictures (given).
 """
 
 import dataclasses

@@ -1,10 +1,11 @@
 """The array libraries: NumPy on CPU threads and CuPy on the GPU, behind the operations in which
 they differ.
 
-CuPy converts no array by itself: `upload` gives the library's own, `download` NumPy's. Sums and
-products are cut into blocks whose size depends on shapes alone, unless the GPU has too little
+CuPy converts no array by itself: `upload` gives the library's own array, `download` NumPy's. Sums
+and products are cut into blocks whose size depends on shapes alone, unless the GPU has too little
 memory left for them, so the same GPU gives the same bytes again. float32 is multiplied as float32:
-TF32, with factors of 11 bits, is off in all of CUDA's libraries, and a product is looked at.
+TF32, whose factors have 11 bits, is switched off in all of CUDA's libraries, and a product is
+checked to see that it is.
 """
 
 import functools
@@ -42,8 +43,8 @@ class NumPy:
         return values
 
     def keep(self, rows, beside=0):
-        """The rows where products with them are fastest, or as they are; `beside`: bytes that must
-        stay free.
+        """The rows in the memory where products with them are fastest, if `beside` bytes stay free
+        there; else the rows as they are.
         """
         return rows
 

@@ -64,8 +64,8 @@ def inverse_of_lower(matrix):
 
 
 def _call(name, *arguments):
-    """Call a routine, which lets go of Python's lock, with arguments by address as in the LAPACK
-    Users' Guide, without INFO.
+    """Call a LAPACK routine without holding Python's lock. Arguments are passed by address, in the
+    order of the LAPACK Users' Guide, without INFO.
     """
     capsule, python, failed = cython_lapack.__pyx_capi__[name], ctypes.pythonapi, ctypes.c_int()
     python.PyCapsule_GetName.restype, python.PyCapsule_GetName.argtypes = (

@@ -10,21 +10,26 @@ special cases, in this order:
     the result's exponent is too small    +0 (there are no subnormal results)
     the result's exponent is too large    infinity with the product's sign
 
-The first rule that applies counts: infinity times zero is NaN. `fp16` is IEEE arithmetic:
-half(half(a) * half(b)), rounded to nearest, ties to even, with IEEE subnormals, signed zeros and
-infinities; its NaN too is always 0x7fc00000. FORMATS are what tensor cores multiply: the float32
-product of operands rounded to nearest, to 10 bits of mantissa with ties away from zero and to 7
-bits with ties to even, with a float32's exponents, subnormals, signed zeros and infinities, and
-that NaN; and of IEEE halves, `fp16` without the rounding of the product.
+The first rule that applies counts: infinity times zero is NaN. The others take
 
-    mitchell   x + y < 1: 1 + x + y, else 2 (x + y)                  Mitchell, Computer
-               multiplication ... using binary
-                                                                     logarithms, 1962
-    mbm        Mitchell's plus 5/64, which reduces its bias; no      the minimally biased
-               multiplier, Saadat et al., 2018 correction if it would carry
+    mitchell   1 + x + y if x + y < 1, else 2 (x + y)
+               (Mitchell, Computer multiplication and division using binary logarithms, 1962)
+    mbm        Mitchell's plus 5/64, which reduces its bias, unless that would carry
+               (the minimally biased multiplier; Saadat et al., 2018)
 
-Integers multiply integers of 8 bits: an operand of a layer, whole, is quantised before, with one
-scale (quantised()).
+for (1 + x)(1 + y). `fp16` is IEEE arithmetic: half(half(a) * half(b)), rounded to nearest, ties to
+even, with IEEE subnormals, signed zeros and infinities; its NaN too is always 0x7fc00000. FORMATS
+are what tensor cores multiply. Their operands are rounded to nearest, and the product is float32's:
+
+    tf32       10 bits of mantissa, ties away from zero
+    bfloat16   7 bits of mantissa, ties to even
+    float16    IEEE halves: `fp16` without the rounding of the product
+
+tf32 and bfloat16 have a float32's exponents, subnormals, signed zeros and infinities, and the NaN
+0x7fc00000.
+
+Integers multiplies integers of 8 bits: each operand of a layer is first quantised as a whole, with
+one scale (quantised()).
 
 The same formulas are in kernels/common/multiplier.cuh for GPUs and in approximate_matmul.py for
 matrix products.
@@ -147,9 +152,9 @@ class Table:
 class Integers:
     """A multiplier of integers of 8 bits, given by all of its products.
 
-    entries: int16 (256, 256), entry [i, j] the product of i - 128 and j - 128; or uint16, that of i
-    and j, and then the sign is the exclusive or of the operands' signs. A product with 0 is 0,
-    whatever the table has.
+    entries  int16 (256, 256): entry [i, j] is the product of i - 128 and j - 128; or uint16 (256,
+             256): the product of the magnitudes i and j, whose sign is the exclusive or of the
+             operands' signs. A product with 0 is 0, whatever the table has.
     """
 
     name: str

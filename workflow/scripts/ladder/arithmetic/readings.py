@@ -1,5 +1,5 @@
-"""How a table of 65,536 products of integers of 8 bits may be meant, told by its distance from the
-exact products.
+"""Finds how a table of 65,536 products of 8-bit integers is meant: the way of reading it that comes
+nearest to the exact products.
 
 Other programs index by the operands' bytes, so that -1 is row 255, keep products with 32768 added,
 or with the other sign. The distance is the mean absolute error over the mean exact magnitude, so

@@ -1,5 +1,5 @@
-"""What a classifier decides on is the mean of its decision values for an image and, if any, for the
-image's shifted copies.
+"""A classifier decides by the mean of its decision values for an image and for the shifted copies
+of the image, if there are any.
 
 Several classifiers of one kind that know the same classes decide together on the mean of theirs.
 """

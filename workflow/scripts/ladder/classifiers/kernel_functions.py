@@ -18,8 +18,9 @@ PIECE = 512  # rows per piece of a product
 class Kernel:
     """name: rbf exp(-gamma |x-y|^2), linear x.y, or poly (gamma x.y + coef0)^degree.
 
-    odd: number of last columns whose common sign means nothing, of rbf: the value is the mean of
-    those with either sign of x there, a Haar integration kernel (Haasdonk and Burkhardt, 2007).
+    odd: number of last columns whose common sign means nothing, for rbf alone. The value is then
+    the mean over both signs of these columns of x, a Haar integration kernel (Haasdonk and
+    Burkhardt, 2007).
     """
 
     name: str

@@ -25,8 +25,12 @@ SEED = 1
 
 @dataclasses.dataclass(frozen=True)
 class Looks:
-    """side: the median shorter side in pixels; right: how many of `count` pictures, every other of
-    them mirrored, kernel ridge regression took for what they are; count: 0 for too few pictures.
+    """What was seen of a sample of pictures.
+
+    side   the median of the shorter sides, in pixels
+    count  pictures, every other of them mirrored, that kernel ridge regression classified as
+           mirrored or not; 0 where there are too few
+    right  how many of these it classified correctly
     """
 
     side: int

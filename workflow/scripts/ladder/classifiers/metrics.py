@@ -48,8 +48,8 @@ def balanced_accuracy(counts):
 
 
 def unbalanced(counts):
-    """Whether the largest class has UNBALANCED times the rows that it would have if all that have
-    some had the same number; one that has all rows is taken for one of two.
+    """Whether the largest class has at least UNBALANCED times its even share of the rows, over the
+    classes that have rows. A class that has all rows is compared with a share of one half.
     """
     rows = np.asarray(counts).sum(axis=1)
     return bool(rows.max() * max(2, np.count_nonzero(rows)) >= UNBALANCED * rows.sum())

@@ -55,12 +55,20 @@ ON_CPU = NumPy()
 
 @dataclasses.dataclass(frozen=True)
 class RidgeModel:
-    """center (D,), rows (N, D) minus it, coefficients (N, k) and intercept (k,) float32; kernel:
-    kernel_functions.Kernel. The rows are an array or lazy_rows.Centered.
+    """A fitted kernel ridge regression.
 
-    classes (k,): labels, ascending; width, strength: the chosen ones; validation: (width, strength)
-    -> log loss on the validation set. A saved model leaves out the rows, which the features have,
-    and what only the report needs of the choice.
+    center        (D,) float32
+    rows          (N, D) float32 minus the center, an array or lazy_rows.Centered
+    coefficients  (N, k) float32
+    intercept     (k,) float32
+    kernel        kernel_functions.Kernel
+    classes       (k,): labels, ascending
+    width         the chosen one
+    strength      the chosen one
+    validation    (width, strength) -> log loss on the validation set
+
+    A saved model leaves out the rows, which the features have, and what only the report needs of
+    the choice.
     """
 
     classes: np.ndarray

@@ -77,13 +77,16 @@ PREDICT_ROWS, PREDICT_VALUES = 512, 2**24
 class SvmModel:
     """A fitted one-vs-one machine of k classes, s support vectors, D features.
 
-    classes (k,): labels, ascending. support (s,) int64: rows of the training set, grouped by class,
-    n_support (k,) int64 of each. support_vectors (s, D) float32: those rows minus `center` (D,)
-    float32, which is the training rows' mean for rbf (distances do not change, and rounding errors
-    are smaller) and zero for the other kernels.
-    dual_coef (k-1, s) float64, in libsvm's layout: a vector of class i has its coefficient against
-    class j in row j-1 if j > i, in row j if j < i. intercept (k(k-1)/2,) float64, of the pairs
-    (0,1), (0,2) .. (k-2,k-1).
+    classes          (k,): labels, ascending
+    support          (s,) int64: rows of the training set, grouped by class
+    n_support        (k,) int64: number of these of each class
+    support_vectors  (s, D) float32: the support rows minus the center
+    center           (D,) float32: the training rows' mean for rbf (distances do not change, and
+                     rounding errors are smaller), zero for the other kernels
+    dual_coef        (k-1, s) float64, in libsvm's layout: a vector of class i has its coefficient
+                     against class j in row j-1 if j > i, in row j if j < i
+    intercept        (k(k-1)/2,) float64, of the pairs (0,1), (0,2) .. (k-2,k-1)
+
     A pair's decision is sum(coefficient x kernel value) + intercept; if positive, it votes for the
     pair's first class, else for the second.
 

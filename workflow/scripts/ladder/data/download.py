@@ -58,13 +58,18 @@ class _Wanted:
 def fetch(urls, path, sha256, size=None, setting="sha256"):
     """Download the file with this sha256 to `path` unless it is there.
 
-    urls: http(s) and file: addresses, and paths of this machine, of the file or of a folder that
-    has it by the name of `path`, with .gz or without; tried in order. An interrupted transfer is
-    resumed, also from the next mirror and in the next run: partial data stay in PATH.part. PATH
-    appears only complete and verified, and two processes never write it at the same time. sha256:
-    64 hex digits.  size: bytes, if known.  setting: the configuration key of the sha256, for
-    messages. Returns the absolute path. Raises UserError if no mirror has the file, or if a
-    different file exists at `path`.
+    An interrupted transfer is resumed, also from the next mirror and in the next run: partial data
+    stay in PATH.part. PATH appears only complete and verified, and two processes never write it at
+    the same time.
+
+    urls     http(s) and file: addresses, and paths of this machine, of the file or of a folder that
+             has it by the name of `path`, with .gz or without; tried in order
+    sha256   64 hex digits
+    size     bytes, if known
+    setting  the configuration key of the sha256, for messages
+
+    Returns the absolute path. Raises UserError if no mirror has the file, or if a different file
+    exists at `path`.
     """
     path = pathlib.Path(path).absolute()
     wanted = sha256.lower()
@@ -96,10 +101,11 @@ def fetch(urls, path, sha256, size=None, setting="sha256"):
 def fetch_checked(urls, path, fault, largest, setting, by_hand):
     """Like `fetch`, for a file that is verified by its content.
 
-    fault: function of a path: short description of the file's fault, for a message "ADDRESS:
-    FAULT", "" if it is the wanted file; None to accept any file.  largest: most bytes, if known;
-    longer transfers are refused.  setting: the configuration key of the addresses.  by_hand:
-    instruction for a manual download, "put ... in ...".
+    fault    function of a path: short description of the file's fault, for a message "ADDRESS:
+             FAULT", "" if it is the wanted file; None to accept any file
+    largest  most bytes, if known; longer transfers are refused
+    setting  the configuration key of the addresses
+    by_hand  instruction for a manual download, "put ... in ..."
     """
     path = pathlib.Path(path).absolute()
     return _fetch(urls, path, _Wanted(fault, None, largest, f"check {setting}; ", "", by_hand))

@@ -10,8 +10,12 @@ from ladder.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """shape: (height, width, channels) of an image; classes: their number, 0 of images without
-    labels; train, test: number of images without limits; unlabelled: training images without one.
+    """What is known of a dataset.
+
+    shape        (height, width, channels) of an image
+    classes      their number, 0 of images without labels
+    train, test  number of images without limits
+    unlabelled   training images without a label
     """
 
     shape: tuple[int, int, int]

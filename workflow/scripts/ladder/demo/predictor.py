@@ -28,14 +28,16 @@ ROWS = 2000  # training images at a time
 class Answers:
     """Predictions for N images.
 
-    classes: int64 (N,), indices of classes; scores: float64 (N, classes), the probabilities of a
-    network that classifies, the votes of an SVM, or the scores of kernel ridge regression (-1 for
-    classes without training images); margins: float64 (N, classes), the margin of the predicted
-    class against each other one (NaN against itself and classes without training images): the
-    SVM's, or the difference of the scores; None if the network classifies; rebuilt: uint8 (N, H, W,
-    C), the reconstructions, None if the network does not reconstruct; nearest: int64 (N, up to
-    NEAREST), rows of the nearest training images, nearest first; distances: float64, their
-    Euclidean distances.
+    classes    int64 (N,), indices of classes
+    scores     float64 (N, classes): the probabilities of a network that classifies, the votes of an
+               SVM, or the scores of kernel ridge regression (-1 for classes without training
+               images)
+    margins    float64 (N, classes): the margin of the predicted class against each other one, the
+               SVM's or the difference of the scores (NaN against itself and classes without
+               training images); None if the network classifies
+    rebuilt    uint8 (N, H, W, C), the reconstructions; None if the network does not reconstruct
+    nearest    int64 (N, up to NEAREST), rows of the nearest training images, nearest first
+    distances  float64, their Euclidean distances
     """
 
     classes: np.ndarray
@@ -96,9 +98,13 @@ class Predictor:
     """inputs: role -> artifacts.Artifact, for chains.prediction_roles of a chain; multiplier: the
     run's test_multiplier.
 
-    network: networks.Network; classes: their names; answering: the artifact with the test accuracy;
-    answered_by: its stage, evaluate, ridge or svm; layer: the layer whose output the distances
-    compare; compared: number of training images compared with.
+    network      networks.Network
+    classes      their names
+    answering    the artifact with the test accuracy
+    answered_by  its stage, evaluate, ridge or svm
+    layer        the layer whose output the distances compare
+    compared     number of training images compared with
+
     Raises UserError if this machine cannot run the rung of the run, and for damaged artifacts.
     """
 

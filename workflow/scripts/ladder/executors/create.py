@@ -1,33 +1,35 @@
 """Creates the executor that runs a plan's steps.
 
 Interface of an executor:
-    upload(arrays)           {name: array} ready for use by plans (on a GPU: copied to the device)
-    allocate(plan, uploaded) {name: array} for all buffers of a plan: those in `uploaded`, the
-    others new and zero; with
-                             several plans over the same uploaded arrays, call it for the largest
-                             batch first
-    run(plan, arrays)        run the steps once, in order, after those of `plan.prologue`, which
-                             only plans of GPU rungs have
-    prepare(plan, arrays)    run the steps once, and make ready what run_many will need: after that
-                             nothing is compiled. Used before the clock starts; the caller puts back
-                             what the run has changed
-    run_many(plan, arrays, count)   the same as `count` runs, with `plan.prologue` once; on a GPU
-                                    recorded once and replayed
-    together                 runs that one call of run_many should ask for, at most: 1 where the
-                             caller can look after each one
-    fill(array, values)      overwrite an uploaded array from the host
-    download(array)          an uploaded array's values as a NumPy array
-    seconds                  {category: seconds spent}; set it to continue from the times of an
-                             interrupted run. COPIES of streamed images run beside the other
-                             categories; WAITING is the part that does not
-    passes                   {pass of a plan's Step: seconds spent}, as `seconds`; COPIES of
-                             streamed images are one too
-    measures_every_step      True if `seconds` covers all steps, False if it extrapolates from
-                             samples; can be set to True
-    device(), workspace_bytes()
-    launching()              how kernel launches reach a GPU, in words; "" without a GPU
-    device_bytes()           GPU memory in use according to the driver; None without a GPU
-    synchronize()            wait until all work is done
+
+    upload(arrays)            {name: array} ready for use by plans (on a GPU: copied to the device)
+    allocate(plan, uploaded)  {name: array} for all buffers of a plan: those in `uploaded`, the
+                              others new and zero. With several plans over the same uploaded
+                              arrays, call it for the largest batch first
+    run(plan, arrays)         run the steps once, in order, after those of `plan.prologue`, which
+                              only plans of GPU rungs have
+    prepare(plan, arrays)     run the steps once, and make ready what run_many will need: after
+                              that nothing is compiled. Used before the clock starts; the caller
+                              puts back what the run has changed
+    run_many(plan, arrays, count)
+                              the same as `count` runs, with `plan.prologue` once; on a GPU
+                              recorded once and replayed
+    together                  runs that one call of run_many should ask for, at most: 1 where the
+                              caller can look after each one
+    fill(array, values)       overwrite an uploaded array from the host
+    download(array)           an uploaded array's values as a NumPy array
+    seconds                   {category: seconds spent}; set it to continue from the times of an
+                              interrupted run. COPIES of streamed images run beside the other
+                              categories; WAITING is the part that does not
+    passes                    {pass of a plan's Step: seconds spent}, as `seconds`; COPIES of
+                              streamed images are one too
+    measures_every_step       True if `seconds` covers all steps, False if it extrapolates from
+                              samples; can be set to True
+    device()                  the device in words, for records
+    workspace_bytes()         memory beyond the plan's buffers
+    launching()               how kernel launches reach a GPU, in words; "" without a GPU
+    device_bytes()            GPU memory in use according to the driver; None without a GPU
+    synchronize()             wait until all work is done
 """
 
 import functools

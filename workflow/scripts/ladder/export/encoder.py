@@ -21,10 +21,12 @@ SCALED = "scaled-channels"  # the layer whose statistics are those of the featur
 class Part:
     """One of the networks whose features a model has.
 
-    layers: up to the features, those that do what the transform does up to its pooling included;
-    width: of their output as a vector; values: name -> array of their tensors, as in a file of
-    weights; statistics: normalization.Statistics; transform: features.FeatureTransform; weight:
-    that of these features among those of the other parts.
+    layers      up to the features, those included that do what the transform does up to its pooling
+    width       of their output as a vector
+    values      name -> array of their tensors, as in a file of weights
+    statistics  normalization.Statistics
+    transform   features.FeatureTransform
+    weight      of these features among those of the other parts
     """
 
     image: tuple[int, ...]

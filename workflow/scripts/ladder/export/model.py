@@ -32,8 +32,9 @@ class Answering:
     """What gives a run its predictions. inputs: role -> artifacts.Artifact, as the stage `model`
     has them.
 
-    name: evaluate, ridge or svm, None without labels; artifact: that one, or the features; parts:
-    the encoder.Parts of its features.
+    name      evaluate, ridge or svm, None without labels
+    artifact  of that stage, or the features
+    parts     the encoder.Parts of its features
     """
 
     def __init__(self, inputs):

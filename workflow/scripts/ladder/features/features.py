@@ -44,9 +44,13 @@ class FeatureTransform:
     """The options of the features and the fitted arrays. D: values per image before PCA, C:
     channels.
 
-    threshold: a, None for one polarity; max_pool: side of the window, 1 for none; grid: cells per
-    side, 0 for none. flip: False, True, or 'apart' for the odd part too. Fitted, float32, None if
-    not used: channel_mean, channel_scale (C,); mean, scale (D,); components, odd_components (D, n).
+    threshold  a, None for one polarity
+    max_pool   side of the window, 1 for none
+    grid       cells per side, 0 for none
+    flip       False, True, or 'apart' for the odd part too
+
+    Fitted, float32, None if not used: channel_mean, channel_scale (C,); mean, scale (D,);
+    components, odd_components (D, n).
     """
 
     threshold: float | None = None

@@ -39,8 +39,10 @@ class PatchSettings:
     """Hyperparameters of the fits. samples, whitening: one value per layer; the last one applies to
     all further layers.
 
-    atoms: how filters are found, 'kmeans' or 'random'; samples: number of patches; iterations: of
-    k-means; whitening: regularisation added to variances, in units of their mean.
+    atoms       how filters are found, 'kmeans' or 'random'
+    samples     number of patches
+    iterations  of k-means
+    whitening   regularisation added to variances, in units of their mean
     """
 
     atoms: str

@@ -1,5 +1,5 @@
-"""Why the model or the table of a run cannot be exported here, known before anything is computed.
-Standard library only.
+"""Why the model or the table of a run cannot be exported here, found out before anything is
+computed. Standard library only.
 """
 
 import importlib.util

@@ -14,7 +14,8 @@ from typing import Any, TypedDict
 
 
 class Attributes(TypedDict, total=False):
-    """What a layer of each kind has of these; the functions that make layers say what they are.
+    """The attributes of layers; each kind has some of them, which the function that makes it
+    describes.
 
     window: of a pooling; of a step that packs, (kernel, stride).
     """
@@ -393,7 +394,7 @@ def relu(name):
 
 
 def maxpool2d(name, window=2, stride=2, padding=0):
-    """The maximum of the window's pixels in the image, padding ignored; dy goes to the first one."""
+    """The maximum of the window's pixels, padding ignored; dy goes to the first one."""
     return Layer(name, "maxpool2d", {"window": window, "stride": stride, "padding": padding})
 
 
@@ -486,7 +487,8 @@ def lrn(name, size=5, alpha=1e-4, beta=0.75, k=2.0):
     ```math
     \begin{array}{l}
     s_c=k+\frac{\alpha}{size}\sum_{d\in N(c)}x_d^2\qquad y_c=x_c\,s_c^{-\beta}\\
-    dx_c=dy_c\,s_c^{-\beta}-\frac{2\alpha\beta}{size}\,x_c\sum_{d:\;c\in N(d)}dy_d\,x_d\,s_d^{-\beta-1}
+    dx_c=dy_c\,s_c^{-\beta}
+      -\frac{2\alpha\beta}{size}\,x_c\sum_{d:\;c\in N(d)}dy_d\,x_d\,s_d^{-\beta-1}
     \end{array}
     ```
     """

@@ -68,10 +68,11 @@ class Fit:
 class Network:
     """A network with all shapes resolved.
 
-    features: the layer whose output is the feature vector; loss: 'mse' between output and input,
-    'cross_entropy' of the softmax of the output, or None if the network can only be fitted; layers:
-    in execution order; fits: the Fit of each layer that can be fitted to patches, in execution
-    order.
+    layers    in execution order
+    features  the layer whose output is the feature vector
+    loss      'mse' between output and input, 'cross_entropy' of the softmax of the output, or None
+              if the network can only be fitted
+    fits      the Fit of each layer that can be fitted to patches, in execution order
     """
 
     name: str
@@ -192,15 +193,20 @@ def autoencoder(
     """An encoder of 3x3 convolutions with ReLU and pooling, one for each number in `filters`, and
     the mirrored decoder.
 
-    256 and 128 filters on 32x32x3 are 751,875 parameters and 8x8x128 = 8192 features. norm:
-    replaces each convolution of the encoder but the first by a 3x3 convolution with as many filters
-    as channels, a normalisation of each pixel's vector and a 1x1 convolution. residual: each
-    convolution of the encoder begins a residual block; attentive: attention over the pixels of the
-    encoder's last map is added to it; the weights of both are trained, not fitted to patches.
-    noise: share of the input's values that are set to 0 in training (Vincent et al., 2008);
-    penalty: of the magnitudes of the latent values. variational: the latent values are drawn from
-    normal distributions, whose means, which are the features, and log-variances are two 1x1
-    convolutions of the encoder's output; beta: see layers.sample.
+    256 and 128 filters on 32x32x3 are 751,875 parameters and 8x8x128 = 8192 features.
+
+    norm         replaces each convolution of the encoder but the first by a 3x3 convolution with
+                 as many filters as channels, a normalisation of each pixel's vector, and a 1x1
+                 convolution
+    residual     each convolution of the encoder begins a residual block
+    attentive    attention over the pixels of the encoder's last map is added to it
+    noise        share of the input's values that are set to 0 in training (Vincent et al., 2008)
+    penalty      of the magnitudes of the latent values
+    variational  the latent values are drawn from normal distributions, whose means, which are the
+                 features, and log-variances are two 1x1 convolutions of the encoder's output
+    beta         see layers.sample
+
+    The weights of residual blocks and attention are trained, not fitted to patches.
     """
     height, width, channels = input_shape
     smallest = 2 ** len(filters)

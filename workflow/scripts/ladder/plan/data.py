@@ -26,12 +26,14 @@ EXECUTOR = "workspace of the executor"
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Steps in order over buffers (name -> Buffer); output: the buffer of the network's output.
+    """Steps in order, over buffers that are allocated once.
 
-    prologue: steps that an executor runs once before a sequence of runs (`run`, `run_many`): they
-    make the copies of parameters, which each update keeps up to date. Whatever else changes a
-    parameter does so between two sequences. kernels: (layers of a group, operation of their forward
-    pass), in order.
+    buffers   name -> Buffer
+    output    the buffer of the network's output
+    kernels   (layers of a group, operation of their forward pass), in order
+    prologue  steps that an executor runs once before a sequence of runs (`run`, `run_many`): they
+              make the copies of parameters, which each update keeps up to date. Whatever else
+              changes a parameter does so between two sequences.
     """
 
     network: Network

@@ -60,8 +60,8 @@ def load_batch(
 
 
 def loss(build: PlanBuilder, dataset: Dataset, gradient_scale: str, length: Length) -> None:
-    """The loss, and with it the gradient of the network's output, as its only reader in the
-    backward pass wants it.
+    """Append the loss and the gradient of the output, which is packed if its only reader in the
+    backward pass reads it packed.
     """
     values, build.steps.pass_ = build.values, "backward"
     losses = values.buffer("losses", (length.steps_per_epoch,), "float64", "control")
@@ -104,8 +104,8 @@ def update(
     length: Length,
     together: bool,
 ) -> None:
-    """Update these parameters: together in one step, which divides by the loss scale, or in one
-    step each.
+    """Append the updates of these parameters: one step for all, which also divides by the loss
+    scale, or a step for each.
     """
     values, build.steps.pass_ = build.values, "update"
     gradients = {name: build.gradients.for_update(name, together) for name in names}
@@ -156,7 +156,7 @@ def update(
 
 
 def advance(build: PlanBuilder) -> None:
-    """Move the counters on by one step."""
+    """Append the step that moves the counters on."""
     build.steps.append(
         "advance", "", {}, {"counters": build.values.counters()}, batch=build.values.batch
     )

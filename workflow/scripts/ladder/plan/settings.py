@@ -46,9 +46,7 @@ class Augmentation:
 
     @property
     def jitters(self) -> bool:
-        """Whether images are rotated or coloured, and so computed from several pixels in place of
-        moved.
-        """
+        """Whether images are rotated or coloured: a pixel is then computed from several."""
         return self.rotate > 0 or self.colour > 0
 
 
@@ -86,7 +84,9 @@ class TrainingSettings:
     multiprocessors: int | None = None
 
     def length(self, images: int) -> Length:
-        """On so many images; the last batch of a pass over them may be smaller."""
+        """The Length of the run on this number of images; the last batch of an epoch may be
+        smaller.
+        """
         per_epoch = -(-images // self.batch_size)
         return Length(
             (self.epochs or 0) * per_epoch if self.steps is None else self.steps, per_epoch
@@ -94,6 +94,6 @@ class TrainingSettings:
 
     @property
     def scale(self) -> float:
-        """loss_scale, or what stands for None."""
+        """loss_scale, or the value that None stands for."""
         default = LOSS_SCALE if self.multipliers == PRECISIONS["float16"] else 1.0
         return default if self.loss_scale is None else self.loss_scale

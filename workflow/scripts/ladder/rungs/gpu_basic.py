@@ -142,8 +142,8 @@ def decompose_taps(step: Step, values: Values) -> tuple[Launch, ...]:
 
 
 def phase_conv2d_forward(step: Step, values: Values) -> tuple[Launch, ...]:
-    """The products are those of the rung's input gradient, of a convolution from y to x; likewise
-    in the other directions.
+    """Computed as the input gradient of the convolution that leads from y to x; the other
+    directions likewise.
     """
     y = step.writes["y"]
     return (
@@ -202,7 +202,7 @@ def _of_phases(
     reads: Mapping[str, str],
     writes: Mapping[str, str],
 ) -> tuple[Launch, ...]:
-    """A rung's launches of an operation of the convolution from y to x."""
+    """The rung's own launches of this operation, for the convolution that leads from y to x."""
     window: StepAttributes = {"stride": 2, "padding": 1, "kernel": 4, "relu": False}
     of_convolution = dataclasses.replace(
         step,
@@ -698,7 +698,7 @@ def cross_entropy(step: Step, values: Values) -> tuple[Launch, ...]:
 
 
 def numbers(step: Step, *names: str) -> list[float]:
-    """Those of its attributes of these names that it has."""
+    """The attributes of these names that the step has."""
     attributes = cast(Mapping[str, float], step.attributes)
     return [attributes[name] for name in names if name in attributes]
 

@@ -38,7 +38,7 @@ class PlanBuilder:
     packed_inputs: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def has_phases(self, group: Group) -> bool:
-        """Whether phase weights are the weights of an upsampling and a convolution.
+        """Whether an upsampling and the convolution behind it have phase weights.
 
         A 3x3 convolution with stride 1 and padding 1 has them, unless another layer of the network
         reads the larger image, whether this plan has it or not.

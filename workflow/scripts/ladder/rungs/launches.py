@@ -117,8 +117,8 @@ class PackedGradient:
 
 
 class StepAttributes(Attributes, total=False):
-    """What a step of each operation has of these, beside those of its layer: math.md says what they
-    are.
+    """The attributes of steps, beside those of layers; each operation has some of them.
+    docs/math.md defines them.
 
     multiplier  of products, where it is not exact
     gradients   parameter -> its Gradient, of one update of all parameters

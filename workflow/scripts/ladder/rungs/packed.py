@@ -1,7 +1,7 @@
 """The launches of gpu_tf32's kernels: packing, convolutions of packed operands, their weight
 gradients, and the update.
 
-number_format, an argument of all: of what is packed.
+All functions take number_format, the format of the packed numbers.
 """
 
 import dataclasses
@@ -135,8 +135,9 @@ def round_gradient(
 class Epilogue:
     """What a convolution's kernel makes of its accumulators.
 
-    entry: kernel and file; arrays, numbers: the kernel's arguments before and behind the sizes;
-    defines: {macro: value}.
+    entry            of the kernel, and its file
+    arrays, numbers  the kernel's arguments before and behind the sizes
+    defines          {macro: value}
     """
 
     entry: str

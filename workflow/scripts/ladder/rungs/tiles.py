@@ -45,12 +45,12 @@ class Tile:
 
     @property
     def shares(self) -> int:
-        """What it counts when the splits of a weight gradient are chosen: its warps."""
+        """What the tile counts for when the splits of a weight gradient are chosen: its warps."""
         return self.threads // 32
 
     def defines(self, **wide: int) -> tuple[str, ...]:
-        """wide: {macro: what else is fixed when the kernel is compiled, as that an operand is read
-        16 bytes at a time}.
+        """Macros that fix the tile. wide: {macro: value} of what else is fixed when the kernel is
+        compiled, such as whether an operand is read 16 bytes at a time.
         """
         sizes = {
             "TILE_M": self.m,

@@ -19,8 +19,8 @@ INDEXED_WITH_64_BITS = "dataset", "control"  # kinds of buffers
 
 
 class TooLarge(Exception):
-    """A buffer has more numbers than a kernel can index; most: the largest batch with which it has
-    not, 0 if there is none.
+    """A buffer has more numbers than a kernel can index. most: the largest batch that a kernel can
+    index, 0 if there is none.
     """
 
     def __init__(self, name: str, most: int) -> None:

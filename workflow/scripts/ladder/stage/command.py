@@ -30,8 +30,8 @@ def run(main):
 
 
 def interrupt_once() -> None:
-    """Let the first Ctrl-C end this process as ever, and no further one, while it ends: that would
-    be a traceback.
+    """Let the first Ctrl-C end this process as usual, and ignore others while it ends: they would
+    print a traceback.
     """
 
     def interrupt(number: int, frame: object) -> None:

@@ -9,9 +9,8 @@
 
 A script is called by a rule as
 
-    train_network.py --job logs/train/VERSION.json --output results/train/VERSION --threads 2 --log
-    logs/train/VERSION.log \\
-             [--option NAME=VALUE]
+    train_network.py --job logs/train/VERSION.json --output results/train/VERSION --threads 2
+                     --log logs/train/VERSION.log [--option NAME=VALUE]
 
 and calls make(work, inputs, params[, options]): `work` is the artifact being written
 (artifacts.ArtifactWriter), `inputs` are its parents by name (artifacts.Artifact), `params` the

@@ -83,10 +83,10 @@ class ArtifactWriter:
     """An artifact being written. `metrics` (results) and `notes` (circumstances) go into its
     manifest.
 
-    complete: another run has already made this artifact; nothing is left to do.
-    failed: why the run failed, if the failure is to be kept.
-    threads: the number of threads that the work may use.
-    libraries: package -> version of the libraries that compute.
+    complete   another run has already made this artifact; nothing is left to do
+    failed     why the run failed, if the failure is to be kept
+    threads    the number of threads that the work may use
+    libraries  package -> version of the libraries that compute
     """
 
     def __init__(self, folder: pathlib.Path, spec: dict[str, Any]) -> None:

@@ -35,10 +35,13 @@ _outcomes: dict[pathlib.Path, dict[str, Any]] = {}
 class Check:
     """A function that is called in a process of its own: FUNCTION(*arguments) of `module`.
 
-    It returns {"passed", "summary": of what it found, "fault": what is wrong, "passing": whether it
-    may pass at another time} and more, in what JSON can hold; "report": the fault should be
-    reported. name: of what is checked; how: the check in words; key: all that the outcome depends
-    on, JSON-able.
+    FUNCTION returns a dict in what JSON can hold: "passed"; "summary" of what it found; "fault",
+    what is wrong; "passing", whether it may pass at another time; "report", whether the fault
+    should be reported; and more.
+
+    name  of what is checked
+    how   the check in words
+    key   all that the outcome depends on, JSON-able
     """
 
     name: str

@@ -12,8 +12,8 @@ IMAGES = 8  # that are reconstructed
 
 
 def take(run, reconstruct):
-    """Add those of now to run.snapshots if they are due: `EPOCH.filters` float32 (O, kH, kW, C),
-    `EPOCH.reconstructions` uint8.
+    """Add snapshots of the weights as they are to run.snapshots, if they are due: `EPOCH.filters`
+    float32 (O, kH, kW, C), `EPOCH.reconstructions` uint8.
 
     run: a training.Training; reconstruct: function of values that gives pictures uint8 (IMAGES, H,
     W, C), None for a network that does not reconstruct. The weights of a first layer that is dense

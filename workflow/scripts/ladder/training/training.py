@@ -128,7 +128,7 @@ class Training:
 
     @property
     def kept(self):
-        """The values that the run is for, as `values`: with patience those of the best epoch, else
+        """The values that the run keeps, as `values`: with patience those of the best epoch, else
         the current ones.
         """
         return self.validation.best if self.validation and self.validation.patience else self.values
@@ -301,9 +301,10 @@ class Training:
     def go_on(self, tensors, history, step, spent):
         """Continue after `step` steps.
 
-        tensors: name -> values and running averages; history: name -> numbers of these steps;
-        spent: on them, {"seconds", "by_operation": {category: seconds}, "by_pass": {pass: seconds}
-        of each epoch}.
+        tensors  name -> values and running averages
+        history  name -> numbers of these steps
+        spent    on them: {"seconds", "by_operation": {category: seconds}, "by_pass": {pass:
+                 seconds} of each epoch}
         """
         for name in self._state:
             self.executor.fill(self._shared[name], tensors[name])
@@ -359,8 +360,8 @@ class Training:
         )
 
     def _means(self, name):
-        """The mean over the images of each epoch so far of what the history has of each step's
-        images.
+        """For each epoch so far, the mean over its images of a number that the history has for each
+        step.
         """
         return [
             float(np.average(self.history[name][steps], weights=self._sizes(steps)))

@@ -12,9 +12,9 @@ MOST_NAMED = 6  # buffers of a step; an update of all parameters has hundreds
 def text(plan):
     """The tables of a Plan, in columns, and above them its sums.
 
-    A launch has a row: its kernel as rung/file and entry, the rung being the one whose kernel it
-    is. The steps of the prologue come first; their pass is called so. A rung of the CPU computes a
-    step by its executor's function of this name.
+    Each launch has a row with its kernel, as rung/file and entry; the rung is the one whose kernel
+    it is. The steps of the prologue come first; their pass is called so. A rung of the CPU computes
+    a step by the function of this name in its executor.
     """
     steps = [row for step in plan.prologue for row in _rows(plan, step, "prologue")]
     steps += [row for step in plan.steps for row in _rows(plan, step, step.pass_)]

@@ -46,10 +46,13 @@ def compare(network, names, batch, run):
     """The results of the rungs in `names` for the protocols, and their time for a training step of
     `batch` images.
 
-    run: (rung) -> its results, as of_rung returns them. Returns {"machine", "network", "batch",
-    "rungs": [...], "unavailable": {rung: reason}, "fastest": {precision: rung, where one passed}},
-    JSON-able; times are in milliseconds per step, memory in bytes. A rung that raises an exception
-    has only a "fault".
+    run: (rung) -> its results, as of_rung returns them. A rung that raises an exception has only a
+    "fault". Returns JSON-able
+
+        "machine", "network", "batch"
+        "rungs"        a list of the results; times are in milliseconds per step, memory in bytes
+        "unavailable"  {rung: reason}
+        "fastest"      {precision: rung, where one passed}
     """
     rungs = []
     for name in names:

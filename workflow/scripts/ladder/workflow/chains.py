@@ -89,9 +89,10 @@ def features_role(chain: Chain) -> str:
 class Draft:
     """A chain that is being planned.
 
-    artifacts: those so far by role; appended: the chains of the runs whose features are appended;
-    copies: by stage (shifted or changed) and kind, the features of copies of the test images for
-    each part of what is classified.
+    artifacts  role -> the artifact, of those so far
+    appended   the chains of the runs whose features are appended
+    copies     by stage (shifted or changed) and kind, the features of copies of the test images for
+               each part of what is classified
     """
 
     def __init__(self, run: Run) -> None:
@@ -363,8 +364,11 @@ def _report(draft: Draft, role: Role) -> Parents:
 
 
 def _compared(number: int, changed: dict[str, Any], other: Chain, beside: Parents) -> Parents:
-    """score_run<number>, its answers; of a run with another seed also each score, as svm_seed2, and
-    of the first by another rung its training, train_reference.
+    """The artifacts of other runs that the report reads, by role.
+
+    score_run<n>      what answers for run n of the list
+    svm_seed2, ...    each score of a run that differs in its seed alone
+    train_reference   the training of the first run by another rung
     """
     parents, answer = {}, lineage.answering(other)
     if answer:

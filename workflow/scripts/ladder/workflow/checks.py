@@ -16,8 +16,8 @@ from ladder.workflow import network_files, recipe
 from ladder.workflow.settings import Settings
 from ladder.workflow.values import nearest
 
-# Options of a network that enter the version only with another value; these mean "off", or what was
-# before there was an option.
+# Options of a network -> the values that stay out of its version: they mean "off", or what the
+# network was before there was the option.
 OFF_IN_NETWORK = {
     "input_noise": 0,
     "latent_penalty": 0,

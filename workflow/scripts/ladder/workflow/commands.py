@@ -65,10 +65,12 @@ KNOWN = {*TARGETS, *COPIES, *LISTED, *(page for pages in COPIES.values() for pag
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """words: those after the name of the program.
+    """A command line of Snakemake.
 
-    now: a file that is newer than all that is there when the command begins. is_main: False in a
-    job on a node of a cluster. cores: --cores; None if other machines run the jobs.
+    words    those after the name of the program
+    now      a file that is newer than all that is there when the command begins
+    is_main  False in a job on a node of a cluster
+    cores    --cores; None if other machines run the jobs
     """
 
     words: tuple[str, ...]
@@ -122,8 +124,8 @@ class Command:
 
 
 def begin(cores: Callable[[], int]) -> Command:
-    """The command of this process, which is Snakemake's, with its stages told what they have to
-    know.
+    """The command of this process, which runs Snakemake; its stages are told what they have to know
+    (caller.py).
 
     cores: gives --cores, or raises an error where Snakemake has no such number because other
     machines run the jobs. Raises UserError where the command cannot work here.

@@ -48,8 +48,8 @@ def load(raw: dict[Any, Any]) -> Settings:
 
 
 def changed(loaded: Settings, overrides: dict[str, Any]) -> Settings:
-    """The settings with other values for some keys, checked like those that a person writes: of
-    those that nobody wrote the rules of recipe.py may choose anew.
+    """The settings with other values for some keys, checked as if a person had written these. The
+    rules of recipe.py may choose anew for keys that nobody wrote.
     """
     written = {
         key: value for key, value in loaded.by_key().items() if key in loaded.model_fields_set

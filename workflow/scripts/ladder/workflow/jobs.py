@@ -41,8 +41,8 @@ class Jobs:
     """The jobs that make a plan's artifacts; every method without a leading underscore is for
     rules.
 
-    placed: role -> where the copies of its files are, with the prefix of a module. own: the
-    versions that its rules make.
+    placed  role -> where the copies of its files are, with the prefix of a module
+    own     the versions that its rules make
     """
 
     def __init__(self, plan: RunPlan, command: Command, placed: dict[str, list[str]]) -> None:
@@ -94,8 +94,8 @@ class Jobs:
     # Inputs. They raise UserError where a job cannot run, before any work.
 
     def inputs(self, version: str, *names: str) -> list[Input]:
-        """The inputs of a stage: the manifests of these parents, of all without names, and perhaps
-        `now`.
+        """The inputs of a stage: the manifests of the parents of these names, of all parents
+        without names, and `now` if it has to run although it is there.
         """
         artifact = self.plan.artifacts[version]
         parents = [

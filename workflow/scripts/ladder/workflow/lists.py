@@ -75,8 +75,8 @@ def labels(entry: dict[str, Any], tags: list[str]) -> tuple[str, list[str], dict
 
 
 def check(given: Settings, drawn: Sequence[dict[str, Any]] = ()) -> None:
-    """Raise UserError where the list and the runs that a search has drawn, each with the features
-    that are appended to it, are too many; called before the first of them is resolved.
+    """Raise UserError if the runs of the list and those that a search has drawn, with the runs
+    whose features are appended to theirs, are too many. Called before any of them is resolved.
     """
     entries = [{key: entry[key] for key in entry if key not in LABELS} for entry in given.runs]
     appended = given.features_concatenate

@@ -191,8 +191,8 @@ def svm(run: Run, role: Role) -> Params:
 
 
 def classifier(*keys: str) -> Callable[[Run, Role], Params]:
-    """These settings, how many images it is fitted to, and how far those are shifted that it
-    decides by.
+    """The settings of the classifier, the number of images that it is fitted to, and how far the
+    images are shifted that it decides by.
     """
     return lambda run, role: {**run.pick(*keys), **_shifts(run, role), **_classified(run)}
 

@@ -25,12 +25,13 @@ from ladder.workflow.settings import Settings
 
 @dataclasses.dataclass(frozen=True)
 class RunPlan:
-    """run, chain: the active run and its artifacts by role, pages that are part of no run included.
+    """What a command may make.
 
-    artifacts: version -> PlannedArtifact, and runs: version -> the Run that needs it, of every list
-    and nested run too; where runs share an artifact the active one says its role.
-
-    listed: the runs that it lists, those of its search too.
+    run, chain  the active run, and its artifacts by role, pages that are part of no run included
+    artifacts   version -> PlannedArtifact, those of every list and nested run too; where runs share
+                an artifact, the active one says its role
+    runs        version -> the Run that needs the artifact
+    listed      the runs that it lists, those of its search too
     """
 
     run: Run

@@ -85,7 +85,7 @@ def _kind(
 def changes(
     artifact: PlannedArtifact, version: str, results: str | pathlib.Path = "results"
 ) -> list[str]:
-    """How `artifact` and its ancestors differ from the finished artifact `version` of its stage:
+    """How `artifact` and its ancestors differ from the finished artifact `version` of its stage, as
     ['batch_size 64 -> 32'].
 
     Files of the program count as one change; ancestors that are no longer there say nothing.

@@ -115,7 +115,7 @@ def encoder_grid(shape: tuple[int, ...]) -> int | str:
 
 
 def weight(values: int) -> float:
-    """The weight of the encoder's features beside those of a patch network, so many."""
+    """The weight of the encoder's features beside this number of a patch network's."""
     return round(WEIGHT * math.sqrt(values / VALUES), 3)
 
 
@@ -140,7 +140,9 @@ def components(images: int) -> Choice | None:
 
 
 def test_share(pictures: int, share: float) -> Choice | None:
-    """Of so many pictures with a label, or all without any, of which `share` would be tested on."""
+    """The share to test on, if `share` of this number of pictures is more than enough; pictures:
+    those with a label, or all if none has one.
+    """
     if share * pictures <= MOST_TESTED:
         return None
     return Choice(
@@ -200,9 +202,11 @@ def most_components(wanted: int | str, rows: int) -> Choice | None:
 
 
 def warnings(images: int, counts: list[int], steps: int | None) -> list[str]:
-    """What makes the numbers of a run with one's own pictures uncertain, a sentence each; images:
-    training pictures, counts: those of each class, steps: of its gradient training, None without
-    one.
+    """What makes the numbers of a run with one's own pictures uncertain, a sentence each.
+
+    images  training pictures
+    counts  those of each class
+    steps   of the training by gradient descent, None without one
     """
     least = min(counts, default=FEW_OF_A_CLASS)
     return [
@@ -227,8 +231,11 @@ def warnings(images: int, counts: list[int], steps: int | None) -> list[str]:
 
 
 class Filled(NamedTuple):
-    """settings: without `auto`; chosen: what rules have set; declined: what they would have set of
-    the images, where a person wrote something else.
+    """Settings with what the rules say.
+
+    settings  without `auto`
+    chosen    what rules have set
+    declined  what rules would have set for the images, where a person wrote something else
     """
 
     settings: Settings

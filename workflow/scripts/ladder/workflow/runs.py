@@ -268,8 +268,8 @@ def every(run: Run) -> Iterator[Run]:
 
 
 def _listed(run: Run) -> tuple[Entry, ...]:
-    """The runs of the list, each once: entries with the same differences from this run are one, and
-    without any are this run.
+    """The runs of the list, each once. Entries that differ from this run in the same way are one
+    run; an entry that does not differ is this run.
     """
     entries: dict[str, Entry] = {}
     for number, named in enumerate(run.settings.runs, 1):

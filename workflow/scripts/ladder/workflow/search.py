@@ -151,10 +151,12 @@ Key = Choices | Range
 class SearchPlan:
     """What a search makes.
 
-    entries: the runs.Entry of each run, in order; of strategy tpe those that are made and the next
-    one. probes: the runs of the shorter trainings that decide whether a run is made whole. next:
-    the PlannedArtifact that has to be made before another run can be drawn, None if all are drawn;
-    study: the trials.Study of strategy tpe.
+    entries  the runs.Entry of each run, in order; of strategy tpe those that are made and the next
+             one
+    probes   the runs of the shorter trainings that decide whether a run is made whole
+    next     the PlannedArtifact that has to be made before another run can be drawn, None if all
+             are drawn
+    study    the trials.Study of strategy tpe
     """
 
     entries: list[Entry] = dataclasses.field(default_factory=list)

@@ -1,7 +1,7 @@
 """The settings of a run: type, limits, default, section and description of every key of the
 configuration, in one place.
 
-docs/generate.py makes docs/configuration.md, the schema for editors and config.yaml's comments of
+docs/generate.py makes docs/configuration.md, the schema for editors and config.yaml's comments from
 it. Whether keys go together is checked in checks.py.
 """
 

@@ -1,8 +1,8 @@
 """The table of all stages: those of a run, which are in chains.py, and the pages that are part of
 no run.
 
-To plan such a page is to say what it is made from: its parameters and parents, by the configuration
-that it shows.
+Such a page is planned by its parameters and parents, which follow from the configuration that it
+shows.
 """
 
 from collections.abc import Mapping, Sequence

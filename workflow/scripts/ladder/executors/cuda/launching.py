@@ -20,9 +20,10 @@ RECORDED = 10  # steps of a graph; what is left of a call is made by graphs of o
 class Bound(dict):
     """{name: array} of a plan.
 
-    prologue, steps: its BoundSteps, those before a sequence of runs and those of each run; batches:
-    the streaming.HostBatchStream of its images, or None; ran: False until the first run, which
-    loads the kernels; graphs: {(steps, slot of streamed images): cupy.cuda.Graph}.
+    prologue, steps  its BoundSteps: those before a sequence of runs, and those of each run
+    batches          the streaming.HostBatchStream of its images, or None
+    ran              False until the first run, which loads the kernels
+    graphs           {(steps, slot of streamed images): cupy.cuda.Graph}
     """
 
     def __init__(self, arrays, batches):

@@ -180,11 +180,12 @@ def _numbers(runs):
 def _shown(table):
     """The keys of the first view."""
     results = [key for key in RESULTS if key in table]
-    differing = [
-        key
-        for key, column in table.items()
+    differing = {  # of settings that always agree, as two multipliers may, the first
+        repr(column["values"]): key
+        for key, column in reversed(table.items())
         if column["kind"] == "setting" and len(set(column["values"]) - {None}) > 1
-    ]
+    }
+    differing = [key for key in table if key in differing.values()]
     return [*results[:-2], *differing[:SHOWN], *results[-2:], "made"]
 
 

@@ -105,29 +105,19 @@ const saving = (() => {
       PNG: () => png(of.svg()),
       CSV: async () => table(of.csv()),
     };
-    const box = dom.element("div", {className: "save"}), formats = dom.element("div", {className: "formats"});
-    const opener = dom.button("save", () => open(formats.hidden));
-    const open = shown => {
-      formats.hidden = !shown;
-      opener.setAttribute("aria-expanded", shown);
-    };
-    opener.setAttribute("aria-label", `save ${of.title}`);
-    formats.setAttribute("role", "group");
-    formats.setAttribute("aria-label", `save ${of.title} as`);
-    formats.append(...Object.keys(FORMATS).map(format => dom.button(format, async () => {
-      open(false);
+    const save = async format => {
+      box.open = false;
       download(await FORMATS[format](), `${named(of.title)}.${format.toLowerCase()}`);
-    })));
+    };
+    const buttons = Object.keys(FORMATS).map(format => dom.button(format, () => save(format)));
+    const box = dom.element("details", {className: "save"}, dom.element("summary", {ariaLabel: `save ${of.title}`}, "save"),
+      dom.element("div", {className: "formats", role: "group", ariaLabel: `save ${of.title} as`}, ...buttons));
     box.addEventListener("keydown", event => {
-      if (event.key !== "Escape" || formats.hidden) return;
-      open(false);
-      opener.focus();
+      if (event.key !== "Escape") return;
+      box.open = false;
+      box.firstChild.focus();
     });
-    box.addEventListener("focusout", event => {
-      if (!box.contains(event.relatedTarget)) open(false);
-    });
-    open(false);
-    box.append(opener, formats);
+    box.addEventListener("focusout", event => { if (event.relatedTarget && !box.contains(event.relatedTarget)) box.open = false; });
     return box;
   };
 

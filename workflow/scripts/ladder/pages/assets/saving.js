@@ -57,11 +57,13 @@ const saving = (() => {
     const parts = document.createTreeWalker(box, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
     while (parts.nextNode()) {
       const node = parts.currentNode, own = node.data ? node.parentElement : node, style = getComputedStyle(own);
-      if (!own.checkVisibility() || own.closest(".hidden")) continue;
+      if (!own.checkVisibility() || own.closest(".hidden") || own.ownerSVGElement) continue;
       const at = ({left, top, width, height}) => [left - origin.left, top - origin.top, width, height].map(short);
       if (node === own) {
         const [x, y, width, height] = at(own.getBoundingClientRect());
-        found.push(svg("rect", {x, y, width, height, fill: flat(style.backgroundColor)}));
+        const drawn = own.matches("svg") ? styled(own) : svg("rect", {fill: flat(style.backgroundColor)});
+        for (const [key, value] of Object.entries({x, y, width, height})) drawn.setAttribute(key, value);
+        found.push(drawn);
       }
       for (const {0: word, index} of node.data?.matchAll(/\S+/g) ?? []) {
         range.setStart(node, index);

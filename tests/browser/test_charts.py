@@ -388,9 +388,9 @@ def focus(chromium):
     chromium.value("[...document.querySelectorAll('.stage')].at(-1).focus()")
 
 
-def click(chromium, label):
-    chromium.value(f"""[...document.querySelectorAll('.controls button')]
-      .find(one => one.textContent === {json.dumps(label)}).click()""")
+def choose(chromium, option):
+    chromium.value(f"""[...document.querySelectorAll('.controls option')].filter(one => one.text === {json.dumps(option)})
+      .forEach(one => {{ one.selected = true; one.parentNode.dispatchEvent(new Event('change')); }})""")
 
 
 def test_the_mouse_finds_the_value_at_its_place(chromium, shown):
@@ -468,9 +468,7 @@ def test_the_axis_goes_by_epoch_and_by_time(chromium, shown):
         ("epoch", "run 1, epoch 1: 0.03333", 2 / 5),
         ("seconds", "run 1, seconds 40: 0.03333", 40 / 70),
     ):
-        chromium.value(f"""(() => {{ const by = document.querySelector('.controls select');
-          by.selectedIndex = [...by.options].findIndex(one => one.text === 'by {by}');
-          by.dispatchEvent(new Event('change')); }})()""")
+        choose(chromium, f"by {by}")
         focus(chromium)
         press(chromium, "Home", "ArrowRight")
         found = chromium.value(SHOWN)
@@ -482,19 +480,19 @@ def test_the_log_switch_makes_ratios_even(chromium, shown):
     places = "[0, 1].map(one => [0, 4].map(at => charts.all[0].y.at(charts.all[0].series[one].points[at].y)))"
     (a, b), (c, d) = chromium.value(places)
     assert a - c == pytest.approx(3 * (b - d), rel=0.05), "0.05 to 0.1 and 0.0167 to 0.0333"
-    click(chromium, "log")
+    choose(chromium, "logarithmic")
     (a, b), (c, d) = chromium.value(places)
     assert a - c == pytest.approx(b - d, rel=0.02), "twice as much is as far up everywhere"
 
 
-def test_the_name_of_a_button_is_the_word_on_it_and_says_what_the_axis_becomes(chromium, shown):
-    names = "[...document.querySelectorAll('.controls button')].map(one => [one.textContent, one.ariaLabel, one.title])"
-    shown(curves())
-    named = chromium.value(names)
-    assert ["log", None, "Logarithmic axis"] in named and ["+", "Zoom in", "Zoom in"] in named
-    assert all(label is None or text in label or not text.isalpha() for text, label, _ in named)
+def test_the_name_of_a_button_is_the_word_on_it(chromium, shown):
     shown(runs())
-    assert ["expanded", None, "Axis that expands towards 100 %"] in chromium.value(names)
+    named = chromium.value("""[...document.querySelectorAll('.controls :is(button, summary)')]
+      .map(one => [one.textContent, one.ariaLabel])""")
+    assert ["+", "Zoom in"] in named and ["reset", None] in named
+    assert all(label is None or text in label or not text.isalpha() for text, label in named)
+    scales = "[...document.querySelectorAll('.controls option')].map(one => one.text)"
+    assert chromium.value(scales) == ["expanded towards 100\u202f%", "linear"]
 
 
 def test_a_point_of_a_map_is_shown_with_its_picture_and_those_nearest_to_it(chromium, opened):
@@ -586,8 +584,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 SAVED = """(async () => {
   const made = [], create = URL.createObjectURL;
   URL.createObjectURL = blob => { made.push(blob); return create.call(URL, blob); };
-  const [opener, ...formats] = [...document.querySelectorAll('.save')].at(-1).querySelectorAll('button');
-  for (const format of formats) { opener.click(); format.click(); }
+  for (const format of [...document.querySelectorAll('.save')].at(-1).querySelectorAll('button')) format.click();
   while (made.length < 3) await new Promise(resolve => setTimeout(resolve, 20));
   const byType = type => made.find(blob => blob.type === type);
   const image = await createImageBitmap(byType('image/png'));
@@ -635,28 +632,73 @@ def test_the_menu_that_saves_works_by_keys_and_saves_when_a_format_is_pressed(ch
     chromium.value(
         "globalThis.saved = 0; URL.createObjectURL = () => { saved += 1; return '#'; }; undefined"
     )
-    state = """(([opener, first]) => [opener.ariaExpanded, first.checkVisibility(), document.activeElement === opener, saved])(
-      document.querySelectorAll('.save button'))"""
-    chromium.value("document.querySelector('.save button').focus()")
+    state = """(box => [box.open, document.activeElement === box.firstChild, saved])(
+      document.querySelector('.save'))"""
+    chromium.value("document.querySelector('.save summary').focus()")
     press(chromium, "ArrowDown")
-    assert chromium.value(state) == ["false", False, True, 0]
+    assert chromium.value(state) == [False, True, 0]
     chromium.value("document.activeElement.click()")
-    assert chromium.value(state) == ["true", True, True, 0]
-    chromium.value("document.querySelectorAll('.save button')[1].focus()")
-    assert chromium.value(state) == ["true", True, False, 0]
+    assert chromium.value(state) == [True, True, 0]
+    chromium.value("document.querySelector('.save button').focus()")
+    assert chromium.value(state) == [True, False, 0]
     press(chromium, "Escape")
-    assert chromium.value(state) == ["false", False, True, 0]
+    assert chromium.value(state) == [False, True, 0]
     chromium.value("document.activeElement.click(); document.querySelector('.stage').focus()")
-    assert chromium.value(state) == ["false", False, False, 0], "the focus has left it"
+    assert chromium.value(state) == [False, False, 0], "the focus has left it"
 
 
-def test_bars_are_saved_with_their_numbers(chromium, opened):
-    opened(pieces().bars(templates.bars({"data": 1.25, "a, b": 5.0}, str), "Seconds"))
-    text = chromium.value("""new Promise(done => {
-      URL.createObjectURL = blob => { blob.text().then(done); return "#"; };
-      document.querySelector(".saves button").click();
+MIXED = "rgb(71, 123, 192)"  # 82 % of the accent on paper
+
+
+def saved_as(chromium, format):
+    """The text of the file that the first menu on the page saves in this format."""
+    return chromium.value(f"""new Promise(done => {{
+      URL.createObjectURL = blob => {{ blob.text().then(done); return "#"; }};
+      [...document.querySelectorAll(".save button")].find(one => one.textContent === "{format}").click();
+    }})""")
+
+
+def test_bars_are_saved_as_they_are_seen_in_the_colours_of_paper_and_with_their_numbers(
+    chromium, opened
+):
+    bars = pieces().bars(templates.bars({"data": 1.25, "a, b": 5.0}, str), "Seconds")
+    opened(bars, scheme="dark")
+    rows = csv.DictReader(io.StringIO(saved_as(chromium, "CSV")))
+    assert list(rows)[1] == {"": "a, b", "Seconds": "5"}
+    root = ET.fromstring(saved_as(chromium, "SVG"))
+    drawn = [float(one.get("width")) for one in root.iter(f"{SVG}rect") if one.get("fill") == MIXED]
+    seen = "[...document.querySelectorAll('.bar')].map(one => one.getBoundingClientRect().width)"
+    assert drawn == pytest.approx(chromium.value(seen), abs=0.01) and drawn[1] == pytest.approx(
+        4 * drawn[0], abs=0.1
+    )
+    assert texts_of(root) == {"Seconds", "data", "1.25", "a,", "b", "5.0"}
+
+
+def test_a_confusion_matrix_is_saved_with_every_count_at_its_place_and_upright_heads(
+    chromium, opened
+):
+    names = ["zebra", "a lion"]
+    cells = [
+        {"named": name, "count": 40 + at, "strength": 30, "right": not at}
+        for at, name in enumerate(names)
+    ]
+    matrix = [{"name": name, "cells": cells, "others": None, "total": 81} for name in names]
+    opened(pieces().confusion(matrix, 6, "it"))
+    root = ET.fromstring(saved_as(chromium, "SVG"))
+    boxes = chromium.value("""[...document.querySelectorAll("td[title]")].map(one => {
+      const own = one.getBoundingClientRect(), box = one.closest("table").getBoundingClientRect();
+      return [one.textContent, own.left - box.left, own.right - box.left, own.top - box.top, own.bottom - box.top];
     })""")
-    assert list(csv.DictReader(io.StringIO(text)))[1] == {"": "a, b", "Seconds": "5"}
+    texts = [
+        ("".join(one.itertext()), *map(float, re.findall(r"-?[\d.]+", one.get("transform"))))
+        for one in root.iter(f"{SVG}text")
+        if one.get("transform")
+    ]
+    counts = [one for one in texts if one[0].isdigit()]
+    assert len(counts) == len(boxes) == 4
+    for (text, x, y), (shown, left, right, top, bottom) in zip(counts, boxes, strict=True):
+        assert text == shown and left < x < right and top < y < bottom
+    assert {text for text, _, _, *turned in texts if turned == [-90]} == {"zebra", "a", "lion"}
 
 
 def test_on_paper_it_is_the_same_drawing_and_without_a_script_its_curves(chromium, shown):

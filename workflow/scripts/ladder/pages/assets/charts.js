@@ -30,6 +30,7 @@ const charts = (() => {
   const LABELS = 8, SHARE = .32;    // lines have names at their ends if there are no more, and no longer ones
   const LOG_RATIO = 20, SMOOTHED = 20, WIDEST = 20, ZOOM = 1.6, FINGER = 48, FAR = 14, PICTURE = 72, NEIGHBOUR = 36, THUMB = 30;
   const STEPS = 5, COLOURS = 10;
+  const DAY = 864e5, MOMENTS = [1e3, 1e4, 6e4, 3e5, 9e5, 36e5, 108e5, 216e5, DAY, 2 * DAY, 7 * DAY, 28 * DAY, 91 * DAY, 364 * DAY];   // between ticks
   // Outlines of marks, about 2 wide around (0, 0), by colour and by look.
   const MARKS = {
     1: "M1 0A1 1 0 1 1 -1 0A1 1 0 1 1 1 0Z", 2: "M-.88 -.88H.88V.88H-.88Z", 3: "M0 -1.2L1.1 .8H-1.1Z",
@@ -74,6 +75,8 @@ const charts = (() => {
   forward.time = forward.linear;
   backward.time = backward.linear;
 
+  const SCALES = {linear: "linear", log: "logarithmic", error: "expanded towards 100\u202f%"};
+
   // What an axis can be switched to, the first one is shown; values: all that it holds.
   const kindsOf = (axis, values) => {
     if (axis.percent) return axis.scale === "error" ? ["error", "linear"] : ["linear", "error"];
@@ -110,11 +113,13 @@ const charts = (() => {
     };
   };
 
-  const even = (low, high, count) => {
-    const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map(factor => factor * power).find(one => one >= rough * (1 - 1e-9));
+  const multiples = (low, high, step) => {
     const first = Math.ceil(low / step - 1e-9), many = Math.floor(high / step + 1e-9) - first + 1;
     return Array.from({length: Math.max(0, many)}, (_, at) => Number(((first + at) * step).toPrecision(12)));
+  };
+  const even = (low, high, count) => {
+    const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
+    return multiples(low, high, [1, 2, 5, 10].map(factor => factor * power).find(step => step >= rough * (1 - 1e-9)));
   };
   const powers = (low, high, decades) => {   // with 2 and 5 times them where there are fewer decades
     const from = Math.floor(Math.log10(low)), many = Math.ceil(Math.log10(high)) - from + 1;
@@ -129,9 +134,9 @@ const charts = (() => {
       return axis.names.map((name, at) => [at + .5, name]).filter((_, at) => at % step === 0);
     }
     if (kind === "time") {
-      const digits = high - low < 6e5 ? [11, 19] : high - low < 2e8 ? [5, 16] : [0, 10];
-      return Array.from({length: count}, (_, at) => low + (at + .5) / count * (high - low))
-        .map(value => [value, new Date(value).toISOString().slice(...digits).replace("T", " ")]);
+      const step = MOMENTS.find(one => (high - low) / one <= count) ?? (high - low) / count;
+      const digits = step < 6e4 ? [11, 19] : step < DAY ? [5, 16] : [0, 10];
+      return multiples(low, high, step).map(value => [value, new Date(value).toISOString().slice(...digits).replace("T", " ")]);
     }
     const round = kind === "log" ? powers(low, high, count < 5 ? 1.5 : 3) : [];
     const found = kind === "log" ? round.length > 2 ? round : powers(low, high, 3)
@@ -177,26 +182,19 @@ const charts = (() => {
   }, []);
 
   // Colours for the values of a column: {colourOf: value -> colour, legend: [[colour, name]]}. Up to ten names, the most frequent
-  // first; of more numbers five steps. numbers: whether the values are; name: of a value.
-  const colouring = (values, numbers, name = String) => {
-    const known = values.filter(value => value !== null && value !== undefined), distinct = [...new Set(known)];
-    distinct.sort(numbers ? (a, b) => a - b : (a, b) => String(a).localeCompare(String(b), "en", {numeric: true}));
-    if (numbers && distinct.length > COLOURS) {
-      const [low, high] = [distinct[0], distinct.at(-1)], [kind] = kindsOf({scale: "auto"}, distinct);
-      const [from, to] = [low, high].map(value => forward[kind](value, 0));
-      const step = value => Math.min(STEPS, 1 + Math.floor(STEPS * (forward[kind](value, 0) - from) / (to - from)));
-      const span = here => [...new Set([here[0], here.at(-1)])].map(name).join(" to ");
-      const groups = [1, 2, 3, 4, 5].map(at => [`step-${at}`, distinct.filter(value => step(value) === at)]);
-      return {colourOf: value => value === null || value === undefined ? "rest" : `step-${step(value)}`,
-        legend: groups.filter(([, here]) => here.length).map(([colour, here]) => [colour, span(here)])};
-    }
-    const often = new Map(distinct.map(value => [value, 0]));
-    known.forEach(value => often.set(value, often.get(value) + 1));
-    const first = [...distinct].sort((a, b) => often.get(b) - often.get(a)).slice(0, COLOURS);
-    const shown = distinct.filter(value => first.includes(value));
-    const rest = values.some(value => !shown.includes(value));
-    return {colourOf: value => shown.indexOf(value) + 1 || "rest",
-      legend: [...shown.map((value, at) => [at + 1, name(value)]), ...rest ? [["rest", "others"]] : []]};
+  // ones; of more numbers five steps, of as many different values each.
+  const colouring = (values, numbers) => {
+    const often = new Map(), known = values.filter(value => value !== null && value !== undefined);
+    for (const value of known) often.set(value, 1 + (often.get(value) ?? 0));
+    const distinct = [...often.keys()].sort(numbers ? (a, b) => a - b : (a, b) => String(a).localeCompare(String(b), "en", {numeric: true}));
+    const stepped = numbers && distinct.length > COLOURS, end = at => Math.floor(at * distinct.length / STEPS);
+    const shown = [...distinct].sort((a, b) => often.get(b) - often.get(a)).slice(0, COLOURS);
+    const groups = stepped ? Array.from({length: STEPS}, (_, at) => distinct.slice(end(at), end(at + 1)))
+      : distinct.filter(value => shown.includes(value)).map(value => [value]);
+    const colours = new Map(groups.flatMap((group, at) => group.map(value => [value, stepped ? `step-${at + 1}` : at + 1])));
+    const named = group => [colours.get(group[0]), [...new Set([group[0], group.at(-1)])].join(" to ")];
+    return {colourOf: value => colours.get(value) ?? "rest",
+      legend: [...groups.map(named), ...values.every(value => colours.has(value)) ? [] : [["rest", "others"]]]};
   };
 
   let count = 0;   // of the charts of the page, for names of their parts
@@ -259,37 +257,22 @@ const charts = (() => {
     // The controls below the chart.
 
     controls() {
-      const {data} = this, other = this.kinds.y[1] ?? this.kinds.x[1];
-      const button = (words, label, act) => {
-        const one = dom.button(words, () => act(one), {title: label});
-        if (!/[a-z]/.test(words)) one.ariaLabel = label;   // a word is its own name, which speech can say
-        return one;
-      };
-      const made = [];
-      if (data.by?.length > 1) {
-        const select = element("select", {ariaLabel: "The horizontal axis"}, ...data.by.map((name, at) => new Option(`by ${name}`, at)));
-        select.addEventListener("change", () => { this.by = Number(select.value); this.count(); this.reset(); });
+      const {data} = this, key = this.kinds.y[1] ? "y" : "x", kinds = this.kinds[key], made = [];
+      const menu = (label, names, act) => {
+        const select = element("select", {ariaLabel: label}, ...names.map(name => new Option(name)));
+        select.addEventListener("change", () => { act(select.selectedIndex); this.reset(); });
         made.push(select);
-      }
-      if (other) {
-        const key = this.kinds.y[1] ? "y" : "x", curved = this.kinds[key].find(kind => kind !== "linear");
-        const [words, label] = {log: ["log", "Logarithmic axis"], error: ["expanded", "Axis that expands towards 100 %"]}[curved];
-        const press = one => one.setAttribute("aria-pressed", this.kind[key] === curved);
-        made.push(button(words, label, one => {
-          this.kind[key] = this.kinds[key].find(kind => kind !== this.kind[key]);
-          press(one);
-          this.reset();
-        }));
-        press(made.at(-1));
-      }
+      };
+      if (data.by?.length > 1) menu("The horizontal axis", data.by.map(name => `by ${name}`), at => { this.by = at; this.count(); });
+      if (kinds[1]) menu("The scale", kinds.map(kind => SCALES[kind]), at => { this.kind[key] = kinds[at]; });
       if (this.lines && this.points.length > SMOOTHED) {   // the mean over more points around each; the curve itself stays, faint
         const slider = element("input", {type: "range", min: 0, max: WIDEST, value: 0, title: "Mean over the points around each"});
         slider.addEventListener("input", () => { this.smooth = Number(slider.value); this.draw(); });
         made.push(element("label", {className: "smooth"}, "smooth", slider));
       }
       if (!data.y.rows) {
-        made.push(button("+", "Zoom in", () => this.zoom(1 / ZOOM)), button("−", "Zoom out", () => this.zoom(ZOOM)),
-          button("reset", "The whole chart again", () => this.reset()));
+        made.push(dom.button("+", () => this.zoom(1 / ZOOM), {ariaLabel: "Zoom in"}), dom.button("−", () => this.zoom(ZOOM), {ariaLabel: "Zoom out"}),
+          dom.button("reset", () => this.reset(), {title: "The whole chart again"}));
       }
       this.bar.replaceChildren(...made, saving.menu({title: data.title, svg: () => this.svg, csv: () => this.csv}));
     }
@@ -427,7 +410,7 @@ const charts = (() => {
     }
 
     mark(series, marks) {
-      const {data} = this, colour = series.colour ?? 1, places = series.points.map(point => [this.x.at(point.x), this.y.at(point.y)]);
+      const {data} = this, colour = series.colour ?? 1, places = series.points.map(point => this.place(point));
       const group = marks.appendChild(svg("g", {class: `series stroke-${colour}`, "data-key": series.key ?? series.name}));
       const curve = (spots, faint) => group.append(svg("path", {class: `curve stroke-${colour}${faint ? " faint" : ""}`, d: `M${spots.map(spot => spot.join(" ")).join("L")}`}));
       if (series.mark === "line" && places.length) {
@@ -453,7 +436,7 @@ const charts = (() => {
     // The names of lines at their ends.
     labels(texts) {
       const {right, top, bottom} = this;
-      const ends = this.direct.map(one => one.points.map(point => [this.x.at(point.x), this.y.at(point.y)]).filter(([x]) => x <= right + 1).at(-1)
+      const ends = this.direct.map(one => one.points.map(point => this.place(point)).filter(([x]) => x <= right + 1).at(-1)
         ?? [right, bottom]);
       spread(ends.map(([, y]) => y), LINE, top + 4, bottom).forEach((y, at) => {
         const {colour, label, name} = this.direct[at], [x, own] = ends[at];
@@ -477,66 +460,62 @@ const charts = (() => {
     // Values: under the mouse, the finger, and by the arrow keys.
 
     listen() {
-      const {stage} = this, at = event => {
+      const {stage} = this, on = (kinds, act) => kinds.split(" ").forEach(kind => stage.addEventListener(kind, act));
+      const entryOf = event => event.target.closest(".entry"), at = event => {
         const box = this.svg_.getBoundingClientRect();
         return [event.clientX - box.left, event.clientY - box.top];
       };
       let start = null;
-      stage.addEventListener("pointerdown", event => {
-        const entry = event.target.closest(".entry");
-        if (entry || !this.svg_) return;
+      const dragged = here => start && Math.hypot(here[0] - start[0], here[1] - start[1]) >= 5;
+      on("pointerdown", event => {
+        if (entryOf(event) || !this.svg_) return;
         start = at(event);
         this.show(this.nearest(...start));
       });
-      stage.addEventListener("pointermove", event => {
+      on("pointermove", event => {
         const here = at(event);
-        if (!start || Math.hypot(here[0] - start[0], here[1] - start[1]) < 5) {
-          if (!event.target.closest(".entry")) this.show(this.nearest(...here));
-          return;
-        }
+        if (!dragged(here)) return void (entryOf(event) || this.show(this.nearest(...here)));
         if (event.isTrusted) stage.setPointerCapture(event.pointerId);
         this.show(null);
         this.frame(start, here);
       });
-      stage.addEventListener("pointerup", event => {
-        const here = at(event);
-        if (start && Math.hypot(here[0] - start[0], here[1] - start[1]) >= 5) this.drawn(start, here);
-        else if (start) {
-          const found = this.nearest(...here);
-          if (found && this.on.pick) this.on.pick(found.id);
-          else if (this.on.brush) this.brush(null);
-        }
+      on("pointerup", event => {
+        const here = at(event), found = this.nearest(...here);
+        if (dragged(here)) this.drawn(start, here);
+        else if (start && found && this.on.pick) this.on.pick(found.id);
+        else if (start && this.on.brush) this.brush(null);
         start = null;
       });
-      stage.addEventListener("pointercancel", () => { start = null; this.frame(); });
-      stage.addEventListener("pointerleave", event => { if (event.pointerType === "mouse" && !start) this.show(null); });
-      const press = entry => entry && this.pin(entry.dataset.key);
-      stage.addEventListener("click", event => press(event.target.closest(".entry")));
-      for (const kind of ["pointerover", "focusin"]) {
-        stage.addEventListener(kind, event => this.point(event.target.closest(".entry")?.dataset.key));
-      }
-      for (const kind of ["pointerleave", "focusout"]) stage.addEventListener(kind, () => this.point());
+      on("pointercancel", () => { start = null; this.frame(); });
+      on("pointerleave", event => { if (event.pointerType === "mouse" && !start) this.show(null); });
+      on("click", event => entryOf(event) && this.pin(entryOf(event).dataset.key));
+      on("pointerover focusin", event => this.point(entryOf(event)?.dataset.key));
+      on("pointerleave focusout", () => this.point());
     }
 
     // The rectangle that is dragged.
     frame(from = [0, 0], to = from) {
-      const [x, y, width, height] = [Math.min(from[0], to[0]), Math.min(from[1], to[1]), Math.abs(to[0] - from[0]), Math.abs(to[1] - from[1])];
-      for (const [key, value] of Object.entries({x, y, width, height})) this.band.setAttribute(key, round(value));
+      ["x", "y"].forEach((key, side) => this.band.setAttribute(key, round(Math.min(from[side], to[side]))));
+      ["width", "height"].forEach((key, side) => this.band.setAttribute(key, round(Math.abs(from[side] - to[side]))));
     }
 
     drawn(from, to) {
-      const sides = {x: [from[0], to[0]].sort((a, b) => a - b), y: [from[1], to[1]].sort((a, b) => a - b)};
+      const sides = [0, 1].map(side => [from[side], to[side]].sort((a, b) => a - b));
       if (this.on.brush) {
-        const inside = point => ["x", "y"].every(key => this[key].at(point[key]) >= sides[key][0] && this[key].at(point[key]) <= sides[key][1]);
+        const inside = point => this.place(point).every((at, side) => at >= sides[side][0] && at <= sides[side][1]);
         return this.brush(this.points.filter(inside).map(point => point.id));
       }
-      for (const key of this.data.y.rows ? ["x"] : ["x", "y"]) {
+      (this.data.y.rows ? ["x"] : ["x", "y"]).forEach((key, side) => {
         const {from: first, to: last} = this[key], [low, high] = [Math.min(first, last), Math.max(first, last)];
-        if (sides[key][1] - sides[key][0] < 12) continue;
-        const ends = sides[key].map(pixel => this[key].value(Math.min(Math.max(pixel, low), high))).sort((a, b) => a - b);
+        if (sides[side][1] - sides[side][0] < 12) return;
+        const ends = sides[side].map(pixel => this[key].value(Math.min(Math.max(pixel, low), high))).sort((a, b) => a - b);
         this.near[key] = {low: ends[0], high: ends[1]};
-      }
+      });
       this.draw();
+    }
+
+    place(point) {
+      return [this.x.at(point.x), this.y.at(point.y)];
     }
 
     brush(ids) {
@@ -546,7 +525,7 @@ const charts = (() => {
     }
 
     inside(point) {
-      const [x, y] = [this.x.at(point.x), this.y.at(point.y)];
+      const [x, y] = this.place(point);
       return this.data.y.rows || x >= this.left - 1 && x <= this.right + 1 && y >= this.top - 1 && y <= this.bottom + 1;
     }
 
@@ -554,7 +533,7 @@ const charts = (() => {
       let best = null, least = this.lines ? Infinity : FINGER;
       if (this.lines && (top < this.top - LINE || top > this.bottom + 40)) return null;
       for (const point of this.points) {
-        const away = Math.hypot(this.x.at(point.x) - left, this.y.at(point.y) - top) + (point.colour === "rest" && !this.data.y.rows ? FAR : 0);
+        const [x, y] = this.place(point), away = Math.hypot(x - left, y - top) + (point.colour === "rest" && !this.data.y.rows ? FAR : 0);
         if (away < least && this.inside(point)) [best, least] = [point, away];
       }
       return best;
@@ -573,7 +552,7 @@ const charts = (() => {
       const near = this.nearTo(point);
       if (series.picture && data.sheet) this.tip.prepend(this.picture(point, PICTURE));
       if (near.length) this.tip.append(this.pictures(near));
-      const [x, y] = [this.x.at(point.x), this.y.at(point.y)];
+      const [x, y] = this.place(point);
       for (const one of [...near.filter(other => this.inside(other)), point]) {
         svg_.append(svg("circle", {class: `shown${one === point ? "" : " near"}`, cx: Math.max(this.x.at(one.x), this.left), cy: this.y.at(one.y), r: 7}));
       }
@@ -613,10 +592,10 @@ const charts = (() => {
     // Left and right go along a curve, up and down to the next one; of other points to the next on either axis.
     key(event) {
       const across = {ArrowDown: 1, ArrowUp: -1}[event.key] ?? 0, along = {ArrowRight: 1, ArrowLeft: -1, Home: -1e9, End: 1e9}[event.key] ?? 0;
-      const entry = event.target.closest(".entry");
-      const act = {"+": () => this.zoom(1 / ZOOM), "=": () => this.zoom(1 / ZOOM), "-": () => this.zoom(ZOOM), "0": () => this.reset(),
+      const entry = event.target.closest(".entry"), pin = () => entry && this.pin(entry.dataset.key), nearer = () => this.zoom(1 / ZOOM);
+      const act = {"+": nearer, "=": nearer, "-": () => this.zoom(ZOOM), "0": () => this.reset(), " ": pin,
         Escape: () => { this.show(null); if (this.on.brush) this.brush(null); },
-        Enter: () => entry ? this.pin(entry.dataset.key) : this.at && this.on.pick?.(this.at.id), " ": () => entry && this.pin(entry.dataset.key)}[event.key];
+        Enter: () => entry ? pin() : this.at && this.on.pick?.(this.at.id)}[event.key];
       if (!act && !across && !along || event.ctrlKey || event.metaKey) return;
       event.preventDefault();
       if (act) return act();
@@ -624,9 +603,8 @@ const charts = (() => {
       this.show(this.next(along, across));
       if (!event.shiftKey || !this.on.brush || !this.at) return void (this.anchor = this.at);
       this.anchor ??= before ?? this.at;
-      const corner = (point, by) => [this.x.at(point.x) + by, this.y.at(point.y) + by];
-      const [a, b] = [corner(this.anchor, 0), corner(this.at, 0)], shown = this.at;
-      const [low, high] = [[Math.min(a[0], b[0]) - 6, Math.min(a[1], b[1]) - 6], [Math.max(a[0], b[0]) + 6, Math.max(a[1], b[1]) + 6]];
+      const shown = this.at, both = [this.anchor, shown].map(point => this.place(point));
+      const [low, high] = [[Math.min, -6], [Math.max, 6]].map(([end, by]) => [0, 1].map(side => end(both[0][side], both[1][side]) + by));
       this.frame(low, high);
       this.drawn(low, high);
       this.show(shown);

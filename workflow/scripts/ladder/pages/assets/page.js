@@ -36,7 +36,7 @@ const dom = (() => {
 
   // Commands within a sentence too; what a data-file names can be kept as that file.
   const COMMAND = /^(make |\.venv\/bin\/|snakemake |python3? )/;
-  for (const one of document.querySelectorAll("main pre, main code, header code, main textarea")) {
+  for (const one of document.querySelectorAll("main pre, main code, header code, main textarea, aside code")) {
     const text = (one.value ?? one.textContent).trim(), whole = one.matches("pre, textarea, .command");
     if (one.closest("pre, summary, a, button, label, [hidden]") && !one.matches("pre") || !whole && !COMMAND.test(text)) continue;
     const words = one.matches(".command") ? text.replace(/\s+/g, " ") : text;

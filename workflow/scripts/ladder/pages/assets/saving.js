@@ -1,5 +1,5 @@
-// Charts are saved as SVG and PNG in the colours of paper, and their numbers as CSV. charts.js saves its own with this; bars and
-// tables, elements with data-save, their title, have a button for the CSV.
+// Charts are saved as SVG and PNG in the colours of paper, and their numbers as CSV: those of charts.js, and bars and tables,
+// elements with data-save, their title.
 const saving = (() => {
   const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "opacity", "font-size",
     "vector-effect"];
@@ -12,13 +12,17 @@ const saving = (() => {
   };
   const short = value => Math.round(100 * value) / 100;
 
+  // A mixed colour as other programs know it.
+  const flat = colour => colour.replace(/^color\(srgb (\S+) (\S+) ([^ )]+).*/, (_, ...parts) =>
+    `rgb(${parts.slice(0, 3).map(part => Math.round(255 * part)).join(", ")})`);
+
   // A copy of an SVG with the styles that it has here.
   const styled = original => {
     const copy = original.cloneNode(true);
     const ones = [...original.querySelectorAll("*")];
     copy.querySelectorAll("*").forEach((one, at) => {
       const style = getComputedStyle(ones[at]);
-      STYLES.forEach(name => one.setAttribute(name, style.getPropertyValue(name)));
+      STYLES.forEach(name => one.setAttribute(name, flat(style.getPropertyValue(name))));
     });
     return copy;
   };
@@ -45,6 +49,32 @@ const saving = (() => {
       ...content,
       svg("text", {x: 0, y: -12, "font-size": 15, "font-weight": 600, fill: style.getPropertyValue("--ink")}, title));
     return new XMLSerializer().serializeToString(whole);
+  };
+
+  // What is seen of an element made of HTML: the backgrounds of its parts, and each word at its place.
+  const seen = box => {
+    const found = [], range = document.createRange(), origin = box.getBoundingClientRect();
+    const parts = document.createTreeWalker(box, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
+    while (parts.nextNode()) {
+      const node = parts.currentNode, own = node.data ? node.parentElement : node, style = getComputedStyle(own);
+      if (!own.checkVisibility() || own.closest(".hidden") || own.ownerSVGElement) continue;
+      const at = ({left, top, width, height}) => [left - origin.left, top - origin.top, width, height].map(short);
+      if (node === own) {
+        const [x, y, width, height] = at(own.getBoundingClientRect());
+        const drawn = own.matches("svg") ? styled(own) : svg("rect", {fill: flat(style.backgroundColor)});
+        for (const [key, value] of Object.entries({x, y, width, height})) drawn.setAttribute(key, value);
+        found.push(drawn);
+      }
+      for (const {0: word, index} of node.data?.matchAll(/\S+/g) ?? []) {
+        range.setStart(node, index);
+        range.setEnd(node, index + word.length);
+        const [x, y, width, height] = at(range.getBoundingClientRect()), size = parseFloat(style.fontSize), down = .35 * size;
+        const upright = style.writingMode.startsWith("vertical");   // it is read from below
+        found.push(svg("text", {"font-size": size, "font-weight": style.fontWeight, fill: flat(style.color), textLength: upright ? height : width,
+          transform: upright ? `translate(${short(x + width / 2 + down)} ${short(y + height)}) rotate(-90)` : `translate(${x} ${short(y + height / 2 + down)})`}, word));
+      }
+    }
+    return found;
   };
 
   const csv = rows => {
@@ -77,37 +107,27 @@ const saving = (() => {
       PNG: () => png(of.svg()),
       CSV: async () => table(of.csv()),
     };
-    const box = dom.element("div", {className: "save"}), formats = dom.element("div", {className: "formats"});
-    const opener = dom.button("save", () => open(formats.hidden));
-    const open = shown => {
-      formats.hidden = !shown;
-      opener.setAttribute("aria-expanded", shown);
-    };
-    opener.setAttribute("aria-label", `save ${of.title}`);
-    formats.setAttribute("role", "group");
-    formats.setAttribute("aria-label", `save ${of.title} as`);
-    formats.append(...Object.keys(FORMATS).map(format => dom.button(format, async () => {
-      open(false);
+    const save = async format => {
+      box.open = false;
       download(await FORMATS[format](), `${named(of.title)}.${format.toLowerCase()}`);
-    })));
+    };
+    const buttons = Object.keys(FORMATS).map(format => dom.button(format, () => save(format)));
+    const box = dom.element("details", {className: "save"}, dom.element("summary", {ariaLabel: `save ${of.title}`}, "save"),
+      dom.element("div", {className: "formats", role: "group", ariaLabel: `save ${of.title} as`}, ...buttons));
     box.addEventListener("keydown", event => {
-      if (event.key !== "Escape" || formats.hidden) return;
-      open(false);
-      opener.focus();
+      if (event.key !== "Escape") return;
+      box.open = false;
+      box.firstChild.focus();
     });
-    box.addEventListener("focusout", event => {
-      if (!box.contains(event.relatedTarget)) open(false);
-    });
-    open(false);
-    box.append(opener, formats);
+    box.addEventListener("focusout", event => { if (event.relatedTarget && !box.contains(event.relatedTarget)) box.open = false; });
     return box;
   };
 
   for (const chart of document.querySelectorAll("[data-save]")) {
     const rows = () => [chart.dataset.head, ...[...chart.querySelectorAll("[data-row]")].map(one => one.dataset.row)].map(JSON.parse);
-    const bar = dom.element("div", {className: "controls saves"},
-      dom.button("save", () => download(table(csv(rows())), `${named(chart.dataset.save)}.csv`), {ariaLabel: `save ${chart.dataset.save} as CSV`}));
-    (chart.closest(".wide") ?? chart).after(bar);
+    const title = chart.dataset.save;
+    const drawn = () => onPaper(chart, style => file(seen(chart), chart.offsetWidth, chart.offsetHeight, title, style));
+    (chart.closest(".wide") ?? chart).after(dom.element("div", {className: "controls saves"}, menu({title, svg: drawn, csv: () => csv(rows())})));
   }
   return {menu, styled, onPaper, file, csv, svg, table, download};
 })();

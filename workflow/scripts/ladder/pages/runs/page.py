@@ -9,7 +9,7 @@ import scipy.special
 from ladder import progress
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
-from ladder.pages import figures, output, templates
+from ladder.pages import figures, intervals, output, templates
 from ladder.pages.runs import best, columns, costs, discovery, single
 from ladder.store import lineage
 
@@ -72,6 +72,7 @@ def page(runs, defaults, entry=dict, files=()):
 def context(runs, defaults, entry):
     """All variables of the template."""
     table, finished = _columns(runs), [run for run in runs if run.about["state"] == "finished"]
+    shown = _shown(table)
     return {
         "up": "",
         "here": "runs",
@@ -80,9 +81,11 @@ def context(runs, defaults, entry):
         "leaders": [_departing(leader, defaults) for leader in best.leaders(finished)],
         "latest": finished[0] if finished else None,
         "running": [run for run in runs if run.about["state"] == "running"],
+        "heads": ["run", *(table[key]["title"] for key in shown)],
+        "newest": [(run, [_cell(run, key) for key in shown]) for run in runs[:LISTED]],
         "data": {
             "columns": [{**column, "values": coded(column["values"])} for column in table.values()],
-            "shown": ["run", *_shown(table)],
+            "shown": ["run", *shown],
             "count": len(runs),
             "listed": LISTED,
             "decided": DECIDED,
@@ -177,12 +180,26 @@ def _numbers(runs):
 def _shown(table):
     """The keys of the first view."""
     results = [key for key in RESULTS if key in table]
-    differing = [
-        key
-        for key, column in table.items()
+    differing = {  # of settings that always agree, as two multipliers may, the first
+        repr(column["values"]): key
+        for key, column in reversed(table.items())
         if column["kind"] == "setting" and len(set(column["values"]) - {None}) > 1
-    ]
+    }
+    differing = [key for key in table if key in differing.values()]
     return [*results[:-2], *differing[:SHOWN], *results[-2:], "made"]
+
+
+def _cell(run, key):
+    """What a page shows of a run without its script: (text, text of the interval)."""
+    if key in run.ends:
+        within = intervals.within(run.numbers[key], run.ends[key])
+        return within["text"], within["interval_text"]
+    if key in run.numbers:
+        value = run.numbers[key]
+        return templates.duration(value) if key == "seconds" else f"{value:.4g}", ""
+    if key in run.settings:
+        return templates.setting(run.settings[key]), ""
+    return templates.moment(run.about.get(key) or ""), ""
 
 
 def coded(values):

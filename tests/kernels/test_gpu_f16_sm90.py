@@ -94,7 +94,7 @@ def test_products_of_halves_behind_an_upsampling(shape):
     Upsampled(shape, normal, FLOAT16).check_rounding()
 
 
-@pytest.mark.parametrize("network", [zoo.DEEP, zoo.RISING], ids=["deep", "rising"])
+@pytest.mark.parametrize("network", [zoo.RISING, zoo.DEEP], ids=["rising", "deep"])
 def test_a_network_of_halves_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network):
     check_training(RUNG, network, "float16")
 

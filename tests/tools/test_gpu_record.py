@@ -31,6 +31,7 @@ import rung_work  # noqa: E402
 import sections  # noqa: E402
 import table  # noqa: E402
 
+SMALL_CASE = synthetic_gpu.SMALL["HEADLINES"][0]
 RACED = "race: small, batch 2"
 CONTESTANTS = "one rung", *cases.PRECISIONS  # the fastest of PyTorch in each precision beside it
 
@@ -51,6 +52,16 @@ def emulated(tmp_path_factory):
     modules = {"rungs": "fake_rung_work", "torch": "pretend_work"}
     with pytest.MonkeyPatch.context() as patch:
         return synthetic_gpu.set_up(patch, tmp_path_factory.mktemp("record"), modules)()
+
+
+@pytest.fixture
+def made_up_gpu(monkeypatch, tmp_path):
+    """One for this process, and small networks."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ (Debian package: g++)")
+    monkeypatch.setattr(cases.networks, "build", small_networks.build)
+    yield fake_cupy.install(monkeypatch, tmp_path)
+    cuda_executor._cupy.cache_clear()
 
 
 def measured(record):
@@ -193,7 +204,7 @@ class Calls:
 
 def test_what_the_end_of_the_time_cuts_off_keeps_the_turns_before_it():
     contest = race.Contest(
-        synthetic_gpu.SMALL["HEADLINES"][0],
+        SMALL_CASE,
         Calls(["prepare", "prepare", "turn", "turn", "turn"]),
         time.monotonic() + 55,
     )  # less than the time limit of a turn
@@ -208,9 +219,7 @@ def test_what_the_end_of_the_time_cuts_off_keeps_the_turns_before_it():
 
 
 def test_who_is_prepared_but_has_no_turn_is_late_and_not_wrong():
-    contest = race.Contest(
-        synthetic_gpu.SMALL["HEADLINES"][0], Calls(["prepare"]), time.monotonic() + 55
-    )
+    contest = race.Contest(SMALL_CASE, Calls(["prepare"]), time.monotonic() + 55)
     contest.enter("gpu_gemm")
     contest.enter("gpu_basic")
     assert contest.rows() == [] and contest.failed == {
@@ -252,10 +261,7 @@ def test_a_rung_beyond_its_tolerance_keeps_its_time_marked_and_is_never_the_fast
     assert rows["gpu_gemm"]["median_us"] < rows["gpu_basic"][
         "median_us"
     ] or "epoch: gpu_basic" not in measured(record)
-    assert (
-        results.fastest(record, synthetic_gpu.SMALL["HEADLINES"][0], "fp32", torch=False)["name"]
-        == "gpu_gemm"
-    )
+    assert results.fastest(record, SMALL_CASE, "fp32", torch=False)["name"] == "gpu_gemm"
     assert "numbers not within the limit" in table.spread(rows["gpu_basic"])
     assert measured(measure())[RACED]["rows"] == measured(record)[RACED]["rows"], (
         "a second call measures nothing again"
@@ -419,40 +425,36 @@ def test_a_time_below_the_floor_of_its_precision_is_no_result(measure, monkeypat
     assert "gpu_basic" not in [row["name"] for row in raced["rows"]]
 
 
-def test_steps_are_timed_in_laps_of_recorded_ones_as_in_a_training(monkeypatch, tmp_path):
-    if shutil.which("g++") is None:
-        pytest.skip("no g++ (Debian package: g++)")
-    fake = fake_cupy.install(monkeypatch, tmp_path)
+def test_steps_are_timed_in_laps_of_recorded_ones_as_in_a_training(monkeypatch, made_up_gpu):
     monkeypatch.setattr(driver, "gpu_size", lambda: driver.Size(108, 1.41e9, 1.2e9, 5120, 40 << 20))
-    monkeypatch.setattr(cases.networks, "build", small_networks.build)
     numbers = rung_work.prepare(
         dataclasses.asdict(cases.Case("small", (4, 4, 3), 2, 60)), "gpu_basic"
     )
-    fake.replayed.clear()
+    made_up_gpu.replayed.clear()
     assert rung_work.turn("gpu_basic", 30)["us"] == [pytest.approx(numbers["step_us"])] * 3
     # one step in fifty is measured alone
-    assert fake.replayed.count(10 * numbers["launches"]) >= 2
+    assert made_up_gpu.replayed.count(10 * numbers["launches"]) >= 2
     rung_work.forget()
-    cuda_executor._cupy.cache_clear()
 
 
-def test_a_launch_takes_what_a_step_in_which_it_is_made_twice_takes_longer(emulated):
+def test_a_launch_takes_what_a_step_in_which_it_is_made_twice_takes_longer(
+    monkeypatch, made_up_gpu
+):
     """On a made-up GPU, where each launch takes a millisecond, whether it is made beside others or
     not.
     """
-    found = measured(emulated)["launches: gpu_gemm"]
-    rows = found["launches"]
-    assert found["step_us"] == 1000 * len(rows) and found["launching"] == "as CUDA graphs"
+    for name in ("STEPS", "TURNS", "MOST"):
+        monkeypatch.setattr(rung_work.launch_times, name, 1)
+    timed = rung_work.launches(dataclasses.asdict(SMALL_CASE), "gpu_gemm")
+    rows = timed["launches"]
+    assert timed["step_us"] == 1000 * len(rows) and timed["launching"] == "as CUDA graphs"
     assert [row["median_us"] for row in rows] == [1000] * (len(rows) - 1) + [None], (
         "advance would leave the permutation"
     )
     assert rows[-1]["kernel"] == "gpu_basic/update.cu advance" and rows[1]["place"] == "a forward"
 
 
-def test_steps_that_are_not_reproducible_have_no_time(monkeypatch, tmp_path):
-    if shutil.which("g++") is None:
-        pytest.skip("no g++ (Debian package: g++)")
-    fake_cupy.install(monkeypatch, tmp_path)
+def test_steps_that_are_not_reproducible_have_no_time(monkeypatch, made_up_gpu):
     download, calls = cuda_executor.Executor.download, []
 
     def noisy(self, array):
@@ -460,10 +462,8 @@ def test_steps_that_are_not_reproducible_have_no_time(monkeypatch, tmp_path):
         return download(self, array) + np.float32(len(calls))
 
     monkeypatch.setattr(cuda_executor.Executor, "download", noisy)
-    monkeypatch.setattr(cases.networks, "build", small_networks.build)
     with pytest.raises(RuntimeError, match="two runs of the same steps end in different bytes"):
-        rung_work.prepare(dataclasses.asdict(synthetic_gpu.SMALL["HEADLINES"][0]), "gpu_basic")
-    cuda_executor._cupy.cache_clear()
+        rung_work.prepare(dataclasses.asdict(SMALL_CASE), "gpu_basic")
 
 
 def test_a_record_names_no_host_no_person_and_no_folder(monkeypatch):
@@ -489,7 +489,7 @@ def test_a_rung_that_is_none_of_a_gpu_is_refused(capsys):
 def test_a_measured_record_fills_both_tables(emulated, monkeypatch):
     for module in (table, results):
         monkeypatch.setattr(module, "HEADLINES", synthetic_gpu.SMALL["HEADLINES"])
-    monkeypatch.setattr(table, "CASE", synthetic_gpu.SMALL["HEADLINES"][0])
+    monkeypatch.setattr(table, "CASE", SMALL_CASE)
     monkeypatch.setattr(table.networks, "build", small_networks.build)
     rows = {}
     # the measured table comes first, the predictions after it

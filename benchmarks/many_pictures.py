@@ -1,6 +1,7 @@
 """Run the report on many pictures, or on large ones, and print what each stage used.
 
     python benchmarks/many_pictures.py small 200000     of 32x32
+    python benchmarks/many_pictures.py medium 5000      of 64x64
     python benchmarks/many_pictures.py large 5000       of 4,000x3,000
     ... --no-labels                                     the same pictures without their classes
 
@@ -62,7 +63,7 @@ def main():
 
 # The pictures.
 
-SIDES = {"small": (32, 32), "large": (4000, 3000)}
+SIDES = {"small": (32, 32), "medium": (64, 64), "large": (4000, 3000)}
 
 
 def make(folder, kind, count, source):
@@ -73,20 +74,21 @@ def make(folder, kind, count, source):
     unfinished = folder.with_name(f"{folder.name}.part")
     with concurrent.futures.ThreadPoolExecutor() as pool:
         for _ in pool.map(
-            lambda row: write(unfinished, row[0], *pictures[row[1]], SIDES[kind]), wanted
+            lambda row: write(unfinished, row[0], *pictures[row[1]], kind), wanted
         ):
             pass
     unfinished.rename(folder)
 
 
-def write(folder, number, label, pixels, size):
+def write(folder, number, label, pixels, kind):
     """One picture, turned to its mirror image, moved and with another brightness by its number."""
-    generator = np.random.default_rng(number)
+    generator, size = np.random.default_rng(number), SIDES[kind]
     moved = np.roll(pixels, generator.integers(-2, 3, 2), (0, 1))
     bright = np.clip(moved * generator.uniform(0.8, 1.2), 0, 255).astype(np.uint8)
     image = Image.fromarray(bright[:, :: generator.choice([1, -1])])
     if image.size != size:  # smooth first, then large: quicker than smooth and large
-        image = image.resize((size[0] // 4, size[1] // 4), Image.Resampling.BICUBIC)
+        smooth = size if kind != "large" else (size[0] // 4, size[1] // 4)
+        image = image.resize(smooth, Image.Resampling.BICUBIC)
         image = image.resize(size, Image.Resampling.NEAREST)
     (folder / label).mkdir(parents=True, exist_ok=True)
     image.save(folder / label / f"{number:06d}.jpg", quality=85)
@@ -140,9 +142,9 @@ class Used:
                 began, stage, seconds, read, memory = seen(pid)
             except OSError:  # it has ended
                 continue
-            if pid in self.processes and not seconds:
-                continue
-            self.processes[pid, began] = stage, seconds, read  # ids are used again
+            # Ids are used again. What has ended has no command line until it is waited for.
+            stage = stage or self.processes.get((pid, began), (COMMAND,))[0]
+            self.processes[pid, began] = stage, seconds, read
             resident[stage] = resident.get(stage, 0) + memory
             self.spans[stage] = self.spans.get(stage, (now,))[0], now
         for stage, memory in resident.items():
@@ -166,14 +168,17 @@ def below(root):
 
 
 def seen(pid):
-    """(start, stage, seconds of processors, bytes read, resident bytes) of a process."""
+    """(start, stage, seconds of processors, bytes read, resident bytes) of a process; the stage is
+    empty where it has ended.
+    """
     folder = pathlib.Path("/proc", str(pid))
     fields = (folder / "stat").read_text("utf-8").rpartition(")")[2].split()
-    stage = OF_STAGE.search((folder / "cmdline").read_bytes().decode("utf-8", "replace"))
+    words = (folder / "cmdline").read_bytes().decode("utf-8", "replace")
+    stage = OF_STAGE.search(words)
     read = int((folder / "io").read_text("utf-8").split()[1])
     return (
         fields[19],
-        stage[1] if stage else COMMAND,
+        stage[1] if stage else words and COMMAND,
         (int(fields[11]) + int(fields[12])) / TICKS,
         read,
         int(fields[21]) * PAGE,

@@ -84,7 +84,9 @@ def test_few_patches_come_from_few_images_with_several_from_each():
         return read(images)
 
     assert patches.sample(one_layer(), IMAGES, 35, noting, 7, 0).shape == (36, 18)
-    assert read_of == [4]
+    large = np.tile(IMAGES, (1, 8, 8, 1))[:, :64, :64]  # as many from each of its pixels
+    assert patches.sample(one_layer(), large, 80, noting, 7, 0).shape == (80, 18)
+    assert read_of == [4, 2]
 
 
 @pytest.mark.parametrize("contrast", [None, 0.5])

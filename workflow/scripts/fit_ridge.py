@@ -28,7 +28,7 @@ def make(work, inputs, params):
         "kernel ridge by %s: %d rows x %d features, about %s of memory",
         library.name,
         *train.shape,
-        size(max(ridge.needed_bytes(len(train), work.threads), train.nbytes)),
+        size(max(ridge.needed_bytes(len(train), work.threads, odd_columns), train.nbytes)),
     )
     model = ridge.fit(train, labels, params["seed"], library, odd_columns)
     predictions, margins, scores = ridge.classify(

@@ -21,7 +21,7 @@ import numpy as np
 
 from ladder.arithmetic import lapack, matmul, randomness
 from ladder.classifiers import metrics
-from ladder.classifiers.kernel_functions import Kernel, resolve_gamma, squared_norms
+from ladder.classifiers.kernel_functions import Kernel, distances, resolve_gamma, squared_norms
 from ladder.classifiers.ridge import SHARPNESS
 
 DRAWS = 5
@@ -107,10 +107,10 @@ def _fit(known, norms, targets, labels, scaled):
     """(width, strength, coefficients (n, k) float64) with the least log loss of rows that are left
     out, the first of equals.
     """
-    fits = []
+    fits, between = [], distances(known, norms, known, norms, scaled.odd)
     for width in WIDTHS:
         kernel = dataclasses.replace(scaled, gamma=width * scaled.gamma)
-        values = kernel.within(known, norms).astype(np.float64)
+        values = kernel.of_distances(between).astype(np.float64)
         np.fill_diagonal(values, kernel.own(known))
         for strength in STRENGTHS:
             coefficients, diagonal = _solve(values, strength, targets)

@@ -16,7 +16,8 @@ PIECE = 512  # rows per piece of a product
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """name: rbf exp(-gamma |x-y|^2), linear x.y, or poly (gamma x.y + coef0)^degree.
+    """name: rbf exp(-gamma |x-y|^2), linear x.y, poly (gamma x.y + coef0)^degree, or distance
+    -|x-y|^2, of which rbf kernels of several gammas are made (of_distances).
 
     odd: number of last columns whose common sign means nothing, for rbf alone. The value is then
     the mean over both signs of these columns of x, a Haar integration kernel (Haasdonk and
@@ -86,6 +87,17 @@ class Kernel:
             matmul.for_each(work, starts, threads)
         return values
 
+    def of_distances(self, distances, xp=np):
+        """Kernel values (n, m) float32, of rbf, of what `distances` returns; the same bytes as
+        those of `block` without odd columns.
+        """
+        values, *other = [np.float32(self.gamma) * each for each in distances]
+        xp.exp(values, out=values)
+        for each in other:
+            values += xp.exp(each, out=each)
+            values *= np.float32(0.5)
+        return values
+
     def _fill(self, values, x, x_norms, y, y_norms):
         step = max(1, CHUNK_VALUES // len(y))
         pieces = [slice(start, start + step) for start in range(0, len(x), step)]
@@ -124,16 +136,33 @@ class Kernel:
     def _finish(self, products, x_norms, y_norms, xp):
         """Turn dot products into kernel values, in place."""
         gamma = np.float32(self.gamma)
-        if self.name == "rbf":
+        if self.name in ("rbf", "distance"):
             products *= 2
             products -= x_norms[:, None] + y_norms
             xp.minimum(products, 0, out=products)
+        if self.name == "rbf":
             products *= gamma
             xp.exp(products, out=products)
         elif self.name == "poly":
             products *= gamma
             products += np.float32(self.coef0)
             xp.power(products, self.degree, out=products)
+
+
+def distances(x, x_norms, y, y_norms, odd, threads=1, xp=np):
+    """-|x - y|^2 (n, m) float32 of rows as for Kernel.block, of either sign of x's last `odd`
+    columns: one matrix, or two. Of x that is y half of the first is computed.
+    """
+    distance = Kernel("distance", gamma=1)
+    if x is y:
+        first = distance.within(x, x_norms, threads, xp)
+    else:
+        first = distance.block(x, x_norms, y, y_norms, threads, xp)
+    if not odd:
+        return [first]
+    other = x.copy()
+    other[:, -odd:] *= -1
+    return [first, distance.block(other, x_norms, y, y_norms, threads, xp)]
 
 
 def squared_norms(rows, xp=np):

@@ -26,6 +26,7 @@ instead of saying so.
 """
 
 import dataclasses
+import itertools
 import pathlib
 
 import numpy as np
@@ -37,6 +38,7 @@ from ladder.classifiers import decisions, metrics
 from ladder.classifiers.kernel_functions import (
     CHUNK,
     Kernel,
+    distances,
     resolve_gamma,
     squared_norms,
     weighted_sums,
@@ -49,6 +51,7 @@ WIDTHS = (0.25, 0.5, 1.0)
 STRENGTHS = (0.3, 0.1, 0.03, 0.01)
 SHARPNESS = 4  # of the scores, which are about -1 and 1, as logits
 TRIED = 10000  # most rows of the subset, and of the validation set, that choose width and strength
+TESTED = 512  # of the validation set at once
 LEAST = 20  # rows
 ON_CPU = NumPy()
 
@@ -160,11 +163,12 @@ def _mean(features):
     return sum(sums) / len(features)
 
 
-def needed_bytes(count, threads):
+def needed_bytes(count, threads, odd=0):
     """Bytes of the matrices that `fit` holds at once for so many rows: K's lower half, or before it
-    two and one a strength.
+    two, four with odd columns, and one a strength.
     """
-    return max(2 * count**2, (2 + min(threads, len(STRENGTHS))) * 4 * min(TRIED, count // 2) ** 2)
+    matrices = (4 if odd else 2) + min(threads, len(STRENGTHS))
+    return max(2 * count**2, matrices * 4 * min(TRIED, count // 2) ** 2)
 
 
 def predict(model, rows, library=ON_CPU, shifted=()):
@@ -209,41 +213,55 @@ def _validate(rows, codes, targets, scaled, seed, library):
     """(width, strength) -> log loss on the validation set, the narrowest kernel and largest
     strength first.
     """
-    drawn, xp = (
-        randomness.generator(seed, randomness.CLASSIFIER_VALIDATION, 0).permutation(len(rows)),
-        library.xp,
-    )
+    drawn = randomness.generator(seed, randomness.CLASSIFIER_VALIDATION, 0).permutation(len(rows))
     count = min(TRIED, len(rows) // 2)
     left_out, fitted = np.sort(drawn[:count]), np.sort(drawn[count : 2 * count])
     mean = targets[fitted].mean(axis=0)
+    known = library.upload(rows[fitted])
+    kernels = {width: dataclasses.replace(scaled, gamma=width * scaled.gamma) for width in WIDTHS}
+    norms = squared_norms(known, library.xp)
     wanted = library.upload((targets[fitted] - mean).astype(np.float32))
-    known, others = (library.upload(rows[indices]) for indices in (fitted, left_out))
-    known_norms, other_norms = (squared_norms(part, xp) for part in (known, others))
-    losses = {}
-    for width in bar(WIDTHS[::-1], "kernel ridge, settings", "width"):
-        kernel = dataclasses.replace(scaled, gamma=width * scaled.gamma)
-        own = kernel.own(known, xp)
-        within = kernel.within(known, known_norms, library.threads, xp)
-        across = kernel.block(others, other_norms, known, known_norms, library.threads, xp)
+    coefficients = _of_settings(kernels, known, norms, wanted, library)
 
-        def loss(strength, own=own, within=within, across=across):
+    def losses(start):
+        """The log loss of each row of a block, by width and strength."""
+        indices = left_out[start : start + TESTED]
+        others = library.upload(rows[indices])
+        other_norms = squared_norms(others, library.xp)
+        between = distances(others, other_norms, known, norms, scaled.odd, xp=library.xp)
+        found = []
+        for width, of_strengths in coefficients.items():
+            values = kernels[width].of_distances(between, library.xp)
+            for solution in of_strengths:
+                scores = library.download(values @ solution) + mean
+                logarithms = metrics.log_softmax(SHARPNESS * scores)
+                found.append(-logarithms[np.arange(len(indices)), codes[indices]])
+        return found
+
+    blocks = library.each(losses, range(0, count, TESTED))
+    settings = itertools.product(coefficients, STRENGTHS)
+    return dict(zip(settings, np.concatenate(blocks, axis=1).mean(axis=1).tolist(), strict=True))
+
+
+def _of_settings(kernels, known, norms, wanted, library):
+    """width -> the solutions (K + strength I)^-1 wanted, one for each strength, the narrowest
+    kernel first; kernels: by width.
+    """
+    xp, solutions = library.xp, {}
+    between = distances(known, norms, known, norms, kernels[1.0].odd, library.threads, xp)
+    for width in bar(WIDTHS[::-1], "kernel ridge, settings", "width"):
+        own, within = kernels[width].own(known, xp), kernels[width].of_distances(between, xp)
+
+        def solve(strength, own=own, within=within):
             matrix = within.copy()
             _set_diagonal(matrix, own + np.float32(strength), xp)
             factor = library.cholesky(matrix)
-            coefficients = library.solve_triangular(
+            return library.solve_triangular(
                 factor, library.solve_triangular(factor, wanted), transposed=True
             )
-            scores = library.download(across @ coefficients) + mean
-            return -float(
-                metrics.log_softmax(SHARPNESS * scores)[np.arange(count), codes[left_out]].mean()
-            )
 
-        losses |= zip(
-            ((width, strength) for strength in STRENGTHS),
-            library.each(loss, STRENGTHS),
-            strict=True,
-        )
-    return losses
+        solutions[width] = library.each(solve, STRENGTHS)
+    return solutions
 
 
 def _solve(rows, targets, kernel, strength, library):

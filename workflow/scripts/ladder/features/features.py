@@ -96,14 +96,10 @@ class FeatureTransform:
 
     def flat(self, values, library=ON_CPU):
         """float32 (N, D) of activations (N, H, W, C): all operations before the flip."""
-        if (
-            self.channel_mean is not None
-            and self.threshold is not None
-            and self.grid
-            and self.max_pool == 1
-        ):
+        if self.threshold is not None and self.grid:
+            scaled = None if self.channel_mean is None else (self.channel_mean, self.channel_scale)
             return polarities.average(
-                values, self.channel_mean, self.channel_scale, self.threshold, self.grid, library
+                values, scaled, self.threshold, self.max_pool, self.grid, library
             )
         if self.channel_mean is not None:
             values = (values - self.channel_mean) * self.channel_scale
@@ -303,19 +299,15 @@ def fit_channels(encoder, images, transform):
     """The transform with mean and scale of every channel, fitted to the activations of these
     images.
     """
-    total = squares = count = 0
+    moments = count = 0
     with progress.bar(total=len(images), label="statistics of the channels", unit=" images") as bar:
         for start in range(0, len(images), ROWS):
             for _, values in encoder.batches(images[start : start + ROWS], False):
-                wide = values.reshape(-1, values.shape[3]).astype(np.float64)
-                total, squares, count = (
-                    total + wide.sum(axis=0),
-                    squares + np.square(wide).sum(axis=0),
-                    count + len(wide),
-                )
+                rows = values.reshape(-1, values.shape[3])
+                moments, count = moments + polarities.moments(rows), count + len(rows)
                 bar.update(len(values))
-    mean = total / count
-    deviation = np.sqrt(np.maximum(squares / count - np.square(mean), 0))
+    mean, squares = moments / count
+    deviation = np.sqrt(np.maximum(squares - np.square(mean), 0))
     return dataclasses.replace(
         transform, channel_mean=mean.astype(np.float32), channel_scale=_inverse(deviation, mean)
     )

@@ -21,6 +21,7 @@ are bit-identical for any number of threads.
 """
 
 import dataclasses
+import math
 import time
 
 import numpy as np
@@ -31,7 +32,9 @@ from ladder.errors import UserError
 from ladder.progress import log
 
 ROWS = 8192  # patches per piece
-PLACES = 10  # patches per image, if there are enough images
+# Patches per image, if there are enough images: what is before a layer is computed for as many
+# pixels of large images as of small ones.
+PLACES, PLACES_OF = 10, 32 * 32  # in so many pixels, and in smaller images
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,14 +163,15 @@ def sample(layer, images, count, read, seed, number):
     """float32 (n, D) patches of the input of convolution `layer`, n = count or a few more, without
     padding.
 
-    images: (N, H, W, C), with PLACES patches per image, or more if there are too few images;
+    images: (N, H, W, C), with PLACES patches per image, more for large or too few images;
     read(images): yields (start, input of the layer for a batch). The choice depends only on seed,
     number and count.
     """
     kernel, (height, width, channels) = layer.attributes["kernel"], layer.input_shapes[0]
+    each = PLACES * max(1, math.prod(images.shape[1:3]) // PLACES_OF)
     generator = randomness.generator(seed, randomness.PATCHES, number)
     chosen = np.sort(
-        generator.choice(len(images), min(len(images), -(-count // PLACES)), replace=False)
+        generator.choice(len(images), min(len(images), -(-count // each)), replace=False)
     )
     places = -(-count // len(chosen))
     tops = generator.integers(0, height - kernel + 1, (len(chosen), places))

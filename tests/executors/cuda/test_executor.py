@@ -1,13 +1,13 @@
 """The GPU executor on a stand-in for CuPy whose kernels run in the emulator."""
 
 import dataclasses
-import shutil
 
 import numpy as np
 import pytest
 
 import emulator_executor
 import fake_cupy
+import needs
 from ladder.data import normalization
 from ladder.errors import UserError
 from ladder.executors import create
@@ -23,7 +23,7 @@ from ladder.training import inference as inference_module
 from ladder.training import training
 from ladder.verify import parity
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+pytestmark = needs.COMPILER
 
 SMALL = networks.resolve(
     "small",

@@ -660,32 +660,33 @@ def mse(step: Step, values: Values) -> Launches:
     )
 
 
-def cross_entropy(step: Step, values: Values) -> Launches:
+def cross_entropy(
+    step: Step,
+    values: Values,
+    source: str = "gpu_basic/cross_entropy.cu",
+    rows: int = 32,
+    threads: tuple[int, int] = (32, 1),
+) -> Launches:
+    """rows: that a block takes; threads: of such a block, and of the one that adds up."""
     prediction, labels, permutation, counters, gradient, losses, hits = step.operands(
         "prediction", "labels", "permutation", "counters", "gradient", "losses", "hits"
     )
     batch, _, _, classes = values.shape(prediction)
     of_rows = values.workspace("loss.of_rows", (2, batch))
+    arguments = prediction, labels, permutation, counters, gradient, of_rows
     return (
-        *_few(
-            "cross_entropy.cu",
+        Launch(
+            source,
             "cross_entropy_rows",
-            batch,
-            (
-                prediction,
-                labels,
-                permutation,
-                counters,
-                gradient,
-                of_rows,
-                *integers(batch, classes),
-            ),
+            (blocks(batch, rows),),
+            threads[:1],
+            (*arguments, *integers(batch, classes)),
         ),
         Launch(
-            "gpu_basic/cross_entropy.cu",
+            source,
             "cross_entropy_totals",
             (1,),
-            (1,),
+            threads[1:],
             (of_rows, counters, losses, hits, *integers(batch)),
         ),
     )

@@ -6,6 +6,7 @@ upsampling layer; otherwise it is a separate step.
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -362,38 +363,6 @@ def mse_total(step: Step, values: Values, sums: str) -> Launch:
     )
 
 
-def cross_entropy(step: Step, values: Values) -> Launches:
-    prediction, labels, permutation, counters, gradient, losses, hits = step.operands(
-        "prediction", "labels", "permutation", "counters", "gradient", "losses", "hits"
-    )
-    batch, _, _, classes = values.shape(prediction)
-    of_rows = values.workspace("loss.of_rows", (2, batch))
-    return (
-        Launch(
-            "gpu_opt_v1/cross_entropy.cu",
-            "cross_entropy_rows",
-            (blocks(batch, 8),),
-            (256,),
-            (
-                prediction,
-                labels,
-                permutation,
-                counters,
-                gradient,
-                of_rows,
-                *integers(batch, classes),
-            ),
-        ),
-        Launch(
-            "gpu_opt_v1/cross_entropy.cu",
-            "cross_entropy_totals",
-            (1,),
-            (256,),
-            (of_rows, counters, losses, hits, *integers(batch)),
-        ),
-    )
-
-
 def update(
     step: Step,
     values: Values,
@@ -454,9 +423,14 @@ RUNG = dataclasses.replace(
                     upsample2d_forward,
                     upsample2d_backward,
                     mse,
-                    cross_entropy,
                 )
             },
+            "cross_entropy": functools.partial(
+                gpu_basic.cross_entropy,
+                source="gpu_opt_v1/cross_entropy.cu",
+                rows=8,
+                threads=(256, 256),
+            ),
             **{f"{rule}_update": update for rule in AVERAGES},
         }
     ),

@@ -11,6 +11,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+import needs
 from ladder.sources import ROOT
 
 sys.path[:0] = [str(ROOT / "docs"), str(ROOT / "benchmarks")]
@@ -118,7 +119,7 @@ def test_a_solution_changes_what_make_rung_copies(solution):
     assert solution.changes and solution.files()
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+@needs.COMPILER
 @pytest.mark.parametrize("solution", SOLUTIONS.values(), ids=SOLUTIONS)
 def test_make_check_answers_what_the_course_says(solution, project):
     texts = solution.files()

@@ -2,24 +2,17 @@
 the roofs.
 """
 
-import sys
-
 import pytest
 
 import browser
+import gpu_page
+import needs
+import results
 import small_comparison
 from ladder.pages import launches, parity
 from ladder.rungs import counted
-from ladder.sources import ROOT
 
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import gpu_page  # noqa: E402
-import results  # noqa: E402
-
-pytestmark = pytest.mark.skipif(
-    browser.find() is None, reason="no Chromium found (Debian package: chromium)"
-)
+pytestmark = needs.BROWSER
 
 
 @pytest.fixture

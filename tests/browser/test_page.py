@@ -7,12 +7,10 @@ import json
 import numpy as np
 import pytest
 
-import browser
+import needs
 from ladder.pages import figures, templates
 
-pytestmark = pytest.mark.skipif(
-    browser.find() is None, reason="no Chromium found (Debian package: chromium)"
-)
+pytestmark = needs.BROWSER
 
 # The text that is copied, and what it is without the way to copy it.
 PRESS = """(async index => {

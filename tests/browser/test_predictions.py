@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import answering_run
-import browser
+import needs
 from browser import (
     FAINT_TEXTS,
     TOO_WIDE,
@@ -29,9 +29,7 @@ from ladder.pages import predictions
 from ladder.pages.predictions import Skipped
 from tools import make_predictions
 
-pytestmark = pytest.mark.skipif(
-    browser.find() is None, reason="no Chromium found (Debian package: chromium)"
-)
+pytestmark = needs.BROWSER
 
 LONG = "a very long name of a picture " * 4 + "x" * 90 + ".png"
 PATIENCE = 60

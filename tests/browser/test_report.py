@@ -4,7 +4,7 @@ with all parts unfolded.
 
 import pytest
 
-import browser
+import needs
 import synthetic_run
 from browser import (
     FAINT_TEXTS,
@@ -22,9 +22,7 @@ from ladder.network import networks
 from ladder.pages import network as network_page
 from ladder.pages import report
 
-pytestmark = pytest.mark.skipif(
-    browser.find() is None, reason="no Chromium found (Debian package: chromium)"
-)
+pytestmark = needs.BROWSER
 
 
 REPORTS = {

@@ -5,6 +5,7 @@ import time
 import pytest
 
 import browser
+import needs
 import synthetic_results
 import synthetic_run
 from browser import SMALL_TARGETS
@@ -12,9 +13,7 @@ from ladder.pages import report, templates
 from ladder.pages.runs import discovery, page
 from ladder.workflow import copies
 
-pytestmark = pytest.mark.skipif(
-    browser.find() is None, reason="no Chromium found (Debian package: chromium)"
-)
+pytestmark = needs.BROWSER
 
 RUNS = {
     "digits": {},

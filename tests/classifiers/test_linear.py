@@ -6,7 +6,6 @@ from sklearn.linear_model import LogisticRegression
 
 from ladder.arithmetic import randomness
 from ladder.classifiers import linear
-from ladder.errors import RunFailed, UserError
 from ladder.store import artifacts
 
 RNG = np.random.default_rng(0)
@@ -110,29 +109,6 @@ def test_the_saved_arrays_are_all_that_predictions_need(tmp_path):
         **artifacts.load_tensors(tmp_path / "linear.safetensors"), strength=0, validation={}
     )
     assert np.array_equal(linear.predict(model, others), linear.predict(again, others))
-
-
-@pytest.mark.parametrize("rows", [0, 10, 19])
-def test_too_few_rows_are_one_line(rows):
-    features, labels, _, _ = problem(300, 20)
-    with pytest.raises(UserError, match="raise train_limit"):
-        linear.fit(features[:rows], labels[:rows], 1)
-    linear.fit(features[:20], labels[:20], 1)
-
-
-def test_two_classes_are_enough_and_one_is_not():
-    features, labels, others, _ = problem(300, 20)
-    two = labels != 7
-    assert set(linear.predict(linear.fit(features[two], labels[two], 1), others)) == {2, 3}
-    with pytest.raises(UserError, match="needs two classes"):
-        linear.fit(features[labels == 7], labels[labels == 7], 1)
-
-
-def test_features_that_are_not_finite_are_one_line():
-    features, labels, _, _ = problem(300, 20)
-    features[7, 3] = np.inf
-    with pytest.raises(RunFailed, match="lower learning_rate"):
-        linear.fit(features, labels, 1)
 
 
 def test_scores_are_means_over_the_shifted_copies():

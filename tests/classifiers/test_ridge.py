@@ -1,4 +1,4 @@
-"""Kernel ridge against scikit-learn's in float64."""
+"""Kernel ridge against scikit-learn's in float64; what it and logistic regression refuse."""
 
 import itertools
 import math
@@ -12,6 +12,7 @@ from sklearn.svm import SVC
 
 import numpy_cupy
 from ladder.arithmetic import arrays, randomness
+from ladder.classifiers import linear
 from ladder.classifiers import ridge as kernel_ridge
 from ladder.classifiers.kernel_functions import Kernel, squared_norms
 from ladder.errors import RunFailed, UserError
@@ -190,29 +191,34 @@ def test_constant_features_have_no_effect():
     assert set(kernel_ridge.predict(nothing, np.ones((3, 5), np.float32))) <= set(CLASSES)
 
 
+BOTH = pytest.mark.parametrize("classifier", [linear, kernel_ridge])
+
+
+@BOTH
 @pytest.mark.parametrize("rows", [0, 10, 19])
-def test_too_few_rows_are_one_line(rows):
+def test_too_few_rows_are_one_line(classifier, rows):
     features, labels, _ = problem(300)
-    with pytest.raises(UserError, match="leave ridge out"):
-        kernel_ridge.fit(features[:rows], labels[:rows], 1)
-    kernel_ridge.fit(features[:20], labels[:20], 1)
+    with pytest.raises(UserError, match="raise train_limit|leave ridge out"):
+        classifier.fit(features[:rows], labels[:rows], 1)
+    classifier.fit(features[:20], labels[:20], 1)
 
 
-def test_two_classes_are_enough_and_one_is_not():
+@BOTH
+def test_two_classes_are_enough_and_one_is_not(classifier):
     features, labels, others = problem(100)
     two = labels != CLASSES[2]
-    assert set(
-        kernel_ridge.predict(kernel_ridge.fit(features[two], labels[two], 1), others)
-    ) == set(CLASSES[:2])
+    model = classifier.fit(features[two], labels[two], 1)
+    assert set(classifier.predict(model, others)) == set(CLASSES[:2])
     with pytest.raises(UserError, match="needs two classes"):
-        kernel_ridge.fit(features[~two], labels[~two], 1)
+        classifier.fit(features[~two], labels[~two], 1)
 
 
-def test_features_that_are_not_finite_are_one_line():
+@BOTH
+def test_features_that_are_not_finite_are_one_line(classifier):
     features, labels, _ = problem(300)
     features[7, 3] = np.inf
     with pytest.raises(RunFailed, match="lower learning_rate"):
-        kernel_ridge.fit(features, labels, 1)
+        classifier.fit(features, labels, 1)
 
 
 def test_a_saved_model_scores_as_the_fitted_one_with_the_features_it_was_fitted_to(tmp_path):

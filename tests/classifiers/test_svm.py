@@ -57,13 +57,6 @@ def test_every_prediction_is_that_of_scikit_learns_svc(backend, kernel, gamma):
     np.testing.assert_array_equal(svm.predict(model, TEST), expected.predict(TEST))
 
 
-@pytest.mark.parametrize("C", [0.01, 1.0])
-def test_c_is_the_penalty(C):
-    model, _ = svm.fit(TRAIN, TRAIN_LABELS, C=C)
-    np.testing.assert_array_equal(svm.predict(model, TEST), reference(C=C).predict(TEST))
-    assert np.abs(model.dual_coef).max() == pytest.approx(C)
-
-
 @pytest.mark.parametrize(
     "choices, best",
     [(((10.0, 1.0), (1e-3, 1.0)), 0), (((10.0, 50.0), (100.0, 0.1)), 1), (((5.0, 1.0),) * 2, 0)],
@@ -98,14 +91,6 @@ def test_the_arrays_are_those_of_scikit_learns_svc():
     np.testing.assert_allclose(model.dual_coef, expected.dual_coef_, atol=0.01)
     np.testing.assert_allclose(model.intercept, expected.intercept_, atol=0.01)
     assert model.kernel.gamma == pytest.approx(expected._gamma, rel=1e-12)
-
-
-def test_wide_rows_as_the_encoder_gives_them():
-    random = np.random.default_rng(0)
-    encode = random.standard_normal((64, 2048)).astype(np.float32)
-    rows, tests = np.maximum(TRAIN @ encode, 0), np.maximum(TEST @ encode, 0)
-    model, _ = svm.fit(rows, TRAIN_LABELS)
-    np.testing.assert_array_equal(svm.predict(model, tests), reference(rows=rows).predict(tests))
 
 
 def test_votes_and_margins_are_those_of_the_pairs_one_by_one():
@@ -192,14 +177,6 @@ def test_block_sizes_do_not_change_the_result(monkeypatch):
     monkeypatch.setattr(svm, "CHUNK", 11)
     again, _ = svm.fit(TRAIN, TRAIN_LABELS)
     np.testing.assert_allclose(decisions(again, TEST), whole, rtol=0.01, atol=0.01)
-
-
-def test_rows_are_read_through_a_memory_map(tmp_path):
-    np.save(tmp_path / "train.npy", TRAIN)
-    mapped = np.load(tmp_path / "train.npy", mmap_mode="r")
-    model, _ = svm.fit(mapped, TRAIN_LABELS)
-    np.testing.assert_array_equal(svm.predict(model, TEST), reference().predict(TEST))
-    np.testing.assert_array_equal(mapped, TRAIN)
 
 
 # Kernels
@@ -323,13 +300,6 @@ def test_a_saved_model_has_the_same_decisions(tmp_path, backend, kernel):
     np.testing.assert_array_equal(decisions(loaded, TEST), decisions(model, TEST))
     np.testing.assert_array_equal(svm.predict(loaded, TEST), svm.predict(model, TEST))
     assert (loaded.kernel, loaded.C) == (model.kernel, model.C)
-
-
-@pytest.mark.parametrize("backend", CPU_BACKENDS)
-def test_the_same_fit_makes_the_same_bytes(tmp_path, backend):
-    for name in ("a", "b"):
-        svm.fit(TRAIN, TRAIN_LABELS, backend, threads=2)[0].save(tmp_path / name)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_the_file_holds_only_arrays(tmp_path):

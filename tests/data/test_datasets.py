@@ -1,4 +1,3 @@
-import functools
 import gzip
 import hashlib
 import io
@@ -519,14 +518,6 @@ def test_mnist_is_its_four_files_gzipped_or_not(mnist):
     )
 
 
-def test_mnist_is_known_by_content_and_not_by_name(mnist):
-    mnist.check(mnist.load(mnist.urls(pack=bytes)))
-
-
-def test_mnist_may_be_packed_so_badly_that_it_grows(mnist):
-    mnist.check(mnist.load(mnist.urls(pack=functools.partial(gzip.compress, compresslevel=0))))
-
-
 def test_mnist_is_the_same_bytes_everywhere():
     expected = {
         "train-images-idx3-ubyte": (47_040_016, "00000803 0000ea60 0000001c 0000001c"),
@@ -791,11 +782,6 @@ def test_the_data_stage_has_mnist(mnist):
         UserError, match="choose mnist_small, digits, cifar10, mnist, fashion_mnist, cifar100, svhn"
     ):
         prepare_data._load({"dataset": "emnist"}, options)
-
-
-def test_limits_keep_the_shape_of_mnist(mnist):
-    part = datasets.limited(mnist.load(mnist.urls()), 20, 15)
-    assert part.train_images.shape == (20, 28, 28, 1) and part.test_images.shape == (15, 28, 28, 1)
 
 
 def test_the_facts_are_those_of_the_data():

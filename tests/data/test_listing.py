@@ -639,7 +639,6 @@ def test_the_layouts_of_medmnist_and_keras_are_read(tmp_path):
     "arrays, words",
     [
         ({"labels": LABELS}, "it has no array images"),
-        ({"labels": LABELS}, "it has no array images"),
         (
             {"images": IMAGES.astype(float), "labels": LABELS},
             "images is float64 (6, 5, 4, 3), not uint8",

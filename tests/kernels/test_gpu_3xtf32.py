@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import backends
+import needs
 from kernel_checks import normal
-from ladder.executors.cuda import nvrtc
 from ladder.rungs import gpu_3xtf32, gpu_gemm
 from rung_checks import Convolution, convolution_launches, training_plan
 from tensor_checks import (
@@ -97,7 +97,7 @@ def test_the_largest_layers_use_the_large_tile():
 COMPILED = compiled_launches(RUNG, LAUNCHES, "exact")
 
 
-@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@needs.NVRTC
 @pytest.mark.parametrize("source, defines", COMPILED, ids=str)
 def test_a_gpu_can_run_it_as_the_rung_claims(source, defines):
     check_compiled(source, defines, "m16n8k8.row.col.f32.tf32", products=3)

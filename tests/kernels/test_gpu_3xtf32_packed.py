@@ -7,9 +7,9 @@ that make them.
 import numpy as np
 import pytest
 
+import needs
 import zoo
 from kernel_checks import normal
-from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs.packed_tiles import FLOAT32, LARGE, RECTANGLES, SQUARE, WINDOWS
 from rounded_copies import (
@@ -104,7 +104,7 @@ def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_ord
 PLAN = training_plan(RUNG, networks.build("autoencoder"))
 
 
-@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@needs.NVRTC
 @pytest.mark.parametrize("source, defines", wide_builds(PLAN, FLOAT32), ids=str)
 def test_a_gpu_can_run_the_kernels_on_copies_in_float32(source, defines):
     check_wide_build(source, defines)

@@ -5,6 +5,7 @@ compiled for every GPU.
 import numpy as np
 import pytest
 
+import needs
 import operation_cases
 import references
 import sparse_memory
@@ -207,7 +208,7 @@ def test_a_data_set_may_have_more_values_than_32_bits_count(dtype):
 FILES = sorted(path.name for path in FOLDER.glob("*.cu"))
 
 
-@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@needs.NVRTC
 @pytest.mark.parametrize("file", FILES)
 def test_a_gpu_can_run_it(file):
     binary = without_spills(f"gpu_basic/{file}", (), nvrtc.ARCHITECTURES[-1])
@@ -218,7 +219,7 @@ def test_a_gpu_can_run_it(file):
         assert "st.global" in body.partition(".entry")[0], f"{name} does nothing"
 
 
-@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@needs.NVRTC
 @pytest.mark.parametrize(
     "file, kernels",
     [

@@ -8,11 +8,12 @@ import dataclasses
 import itertools
 import math
 import re
-import sys
 
 import numpy as np
 import pytest
 
+import disassembly
+import needs
 import zoo
 from compiled import bodies, without_spills
 from cuda_emulator import KernelFault
@@ -24,6 +25,7 @@ from ladder.network import networks
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_bf16, gpu_opt_v1, packed_tiles
 from ladder.rungs import packed as launches
+from ladder.rungs.launches import Gradient
 from ladder.rungs.packed_tiles import (
     BFLOAT16,
     FEW_COLUMNS,
@@ -35,7 +37,6 @@ from ladder.rungs.packed_tiles import (
     WINDOWS,
 )
 from ladder.rungs.packing import FEWEST, PIXELS_OF_LOSS, Columns, Packing, rows_of_packing
-from ladder.sources import ROOT
 from rounded_copies import (
     check_columns,
     check_features,
@@ -59,11 +60,6 @@ from rounded_copies import (
 )
 from rung_checks import ORDERS, Convolution, in_one_order, passed, run_step, training_plan
 from tensor_checks import RoundedOperands, counted, sums  # noqa: F401 (sums is a fixture)
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import disassembly  # noqa: E402
-from ladder.rungs.launches import Gradient
 
 RUNG = "gpu_bf16"
 ONE_ARITHMETIC = True  # in the tests of gpu_opt_v1 the kernels run in both
@@ -722,7 +718,7 @@ SHARES = {
 LESS = {"WHOLE=0": 0.75, "MMA_STEPS=2": 0.75, "packed/weight_grad_pooled.cu": 0.45}
 
 
-@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@needs.NVRTC
 @pytest.mark.parametrize("source, defines", sorted(OWN | EVERY.keys()), ids=str)
 def test_a_gpu_can_run_the_kernels_on_copies(source, defines):
     made = without_spills(source, defines, nvrtc.ARCHITECTURES[-1])

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import cuda_emulator
+import needs
 import rung_plans
 import zoo
 from compiled import without_spills
 from kernel_checks import normal
 from ladder.arithmetic.multipliers import to_float16
-from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs import gpu_f16
 from ladder.rungs.packed_tiles import FEW_COLUMNS, FLOAT16, LARGE, RECTANGLES, SQUARE, WINDOWS
@@ -148,7 +148,7 @@ OWN = sorted(
 )
 
 
-@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@needs.NVRTC
 @pytest.mark.parametrize("source, defines", OWN, ids=str)
 def test_turing_multiplies_half_as_much_at_once_and_copies_by_itself(source, defines):
     old, new = (

@@ -8,6 +8,7 @@ import itertools
 import pytest
 
 import backends
+import needs
 import operation_cases
 from compiled import without_spills
 from emulated import KERNELS, load
@@ -75,7 +76,7 @@ LAUNCHES = sorted(
 )
 
 
-@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@needs.NVRTC
 @pytest.mark.parametrize("source, defines", LAUNCHES, ids=str)
 def test_a_gpu_can_run_it_as_the_rung_claims(source, defines):
     made = without_spills(source, defines, nvrtc.ARCHITECTURES[-1], 32768)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cuda_emulator
+import needs
 import operation_cases
 import plan_checks
 from compiled import without_spills
@@ -218,7 +219,7 @@ LAUNCHES = sorted(
 )
 
 
-@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@needs.NVRTC
 @pytest.mark.parametrize("source, defines", LAUNCHES, ids=str)
 def test_a_gpu_can_run_it_as_the_rung_claims(source, defines):
     made = without_spills(source, defines, nvrtc.ARCHITECTURES[-1])

@@ -10,6 +10,7 @@ import pytest
 
 import backends
 import emulated
+import needs
 import plan_checks
 import references
 from compiled import without_spills
@@ -532,7 +533,7 @@ def test_every_file_is_launched():
     assert {file for file, _ in COMPILED} == set(FILES)
 
 
-@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@needs.NVRTC
 @pytest.mark.parametrize("file, defines", COMPILED, ids=str)
 def test_a_gpu_can_run_it_as_the_rung_claims(file, defines):
     made = without_spills(f"{RUNG}/{file}", defines, nvrtc.ARCHITECTURES[-1])

@@ -8,8 +8,8 @@ square of pixels in a step, and chunks of four.
 
 import pytest
 
+import needs
 import zoo
-from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs import gpu_tf32
 from ladder.rungs.packed_tiles import (
@@ -120,7 +120,7 @@ def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_ord
 PLAN = training_plan(RUNG, networks.build("autoencoder"))
 
 
-@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@needs.NVRTC
 @pytest.mark.parametrize("source, defines", wide_builds(PLAN, TF32), ids=str)
 def test_a_gpu_can_run_the_kernels_on_copies_in_tf32(source, defines):
     check_wide_build(source, defines)

@@ -3,11 +3,11 @@ default build includes, without blank ones.
 """
 
 import pathlib
-import shutil
 import subprocess
 
 import pytest
 
+import needs
 from emulated import KERNELS
 
 # Folder below kernels/ -> most lines of any of its kernels.
@@ -40,7 +40,7 @@ def files(kernel):
     return [pathlib.Path(path) for path in rule.replace("\\\n", " ").split()[1:]]
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+@needs.COMPILER
 @pytest.mark.parametrize(
     "folder", [path.name for path in KERNELS.iterdir() if any(path.glob("*.cu"))]
 )

@@ -2,13 +2,12 @@
 the bit, and compiled for every architecture.
 """
 
-import shutil
-
 import numpy as np
 import pytest
 
 import cuda_emulator
 import multiplier_references as references
+import needs
 from compiled import compiled
 from emulated import load
 from kernel_checks import fused
@@ -16,12 +15,8 @@ from ladder.arithmetic import multipliers
 from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, Table, multiply
 from ladder.executors.cuda import nvrtc
 
-needs_emulator = pytest.mark.skipif(
-    shutil.which("g++") is None, reason="no g++ (Debian package: g++)"
-)
-needs_nvrtc = pytest.mark.skipif(
-    not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)"
-)
+needs_emulator = needs.COMPILER
+needs_nvrtc = needs.NVRTC
 TABLE = Table("random", references.random_table(7))
 NARROW_TABLE = Table("narrow", references.random_table(3))
 NAMED = {**MULTIPLIERS, **FORMATS}

@@ -1,17 +1,11 @@
 """The timeline and the rooflines of the rungs' launches."""
 
-import sys
-
 import pytest
 
+import roofline
+from cases import products
 from ladder.pages import launches
 from ladder.rungs import catalog, counted
-from ladder.sources import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import roofline  # noqa: E402
-from cases import products  # noqa: E402
 
 COUNTS = {
     **dict.fromkeys(("occupancy", "waves", "coalesced", "conflicts", "products"), 0.5),

@@ -3,6 +3,7 @@
 import pytest
 
 import browser
+import needs
 import planned
 import small_comparison
 from browser import FAINT_TEXTS, SCROLLING, SMALL_TARGETS, TOO_WIDE
@@ -110,7 +111,7 @@ def test_the_committed_predictions_are_part_of_the_page(monkeypatch):
     )
 
 
-@pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
+@needs.BROWSER
 def test_the_page_is_readable_in_a_browser(summary, tmp_path):
     path = tmp_path / "parity.html"
     names = [name for name in catalog.RUNGS if name.startswith(("cpu", "gpu_opt", "gpu_3x"))]

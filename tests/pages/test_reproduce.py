@@ -3,8 +3,8 @@ import yaml
 
 import manifest_files
 from ladder.pages import reproduce
-from ladder.sources import ROOT
 from ladder.workflow import chains, config, runs
+from planned import RAW
 
 CHANGES = [
     {
@@ -74,7 +74,7 @@ class Planned:
 
 @pytest.mark.parametrize("changes", CHANGES)
 def test_the_settings_with_config_yaml_plan_the_very_same_report(changes):
-    here = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
+    here = RAW
     planned = chains.chain(runs.resolve(config.load(here | changes)))
     report = planned["report"]
     inputs = {role: Planned(artifact) for role, artifact in report.parents.items()}

@@ -2,19 +2,14 @@
 
 import itertools
 import json
-import sys
 
 import pytest
 
+import assumptions
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
 from ladder.machine import driver
 from ladder.rungs import catalog, counted
-from ladder.sources import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import assumptions  # noqa: E402
 
 TURING = driver.Gpu("Tesla T4", "sm_75", 15 << 30, 64 << 10)
 H200 = driver.Gpu("NVIDIA H200", "sm_90", 140 << 30, 227 << 10)

@@ -7,12 +7,12 @@ import functools
 import itertools
 import os
 import re
-import shutil
 
 import numpy as np
 import pytest
 
 import emulator_executor
+import needs
 import plan_checks
 import zoo
 from compiled import compiled
@@ -29,10 +29,8 @@ from ladder.verify import parity
 from rung_checks import SMALL, kernel_folder
 from rung_plans import AUGMENTED, EPOCH, FORWARD, NETWORK, NETWORKS, inferred_in, plans, trained_in
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
-needs_nvrtc = pytest.mark.skipif(
-    not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)"
-)
+pytestmark = needs.COMPILER
+needs_nvrtc = needs.NVRTC
 
 RUNGS = [
     name

@@ -6,12 +6,12 @@ else takes no memory. Their results are those of the same launch in the plan of 
 
 import itertools
 import re
-import shutil
 
 import numpy as np
 import pytest
 
 import emulator_executor
+import needs
 import plan_checks
 import sparse_memory
 import zoo
@@ -21,7 +21,7 @@ from ladder.plan import plan
 from ladder.rungs import catalog
 from ladder.verify import parity
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+pytestmark = needs.COMPILER
 
 RUNGS = [
     name

@@ -6,12 +6,12 @@ tests/rungs/test_ladder.py has the rungs.
 """
 
 import functools
-import shutil
 
 import numpy as np
 import pytest
 
 import emulator_executor
+import needs
 import plan_checks
 import zoo
 from compiled import compiled
@@ -24,10 +24,8 @@ from ladder.rungs import catalog
 from ladder.verify import parity
 from rung_checks import training_plan
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
-needs_nvrtc = pytest.mark.skipif(
-    not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)"
-)
+pytestmark = needs.COMPILER
+needs_nvrtc = needs.NVRTC
 
 LESSONS = [name for name, entry in catalog.RUNGS.items() if entry.role == "lesson"]
 # Lesson on tensor cores -> what of their instructions it has.

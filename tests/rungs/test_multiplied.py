@@ -2,13 +2,13 @@
 
 import functools
 import itertools
-import shutil
 
 import numpy as np
 import pytest
 
 import emulator_executor
 import multiplier_references as references
+import needs
 import references as upsampled
 import zoo
 from ladder.arithmetic import multipliers
@@ -27,7 +27,7 @@ from ladder.plan import plan
 from ladder.rungs import catalog
 from ladder.verify import parity
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+pytestmark = needs.COMPILER
 # Those of tensor cores launch gpu_gemm's kernels for such products:
 # tests/kernels/test_gpu_3xtf32.py.
 GPU_RUNGS = [

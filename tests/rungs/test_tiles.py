@@ -4,11 +4,11 @@ loops that multiplies.
 
 import itertools
 import re
-import shutil
 
 import numpy as np
 import pytest
 
+import needs
 from compiled import bodies, disassembly
 from kernel_checks import normal, poisoned
 from ladder.executors.cuda import nvrtc
@@ -93,7 +93,7 @@ def test_splits_and_buffers_are_the_same_on_every_gpu(rung):
                 assert launch == other
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+@needs.COMPILER
 @pytest.mark.parametrize(
     "rung, operation",
     [

@@ -2,13 +2,12 @@
 bit that of float64.
 """
 
-import shutil
-
 import pytest
 
+import needs
 import whole_step
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+pytestmark = needs.COMPILER
 IMAGES = 2
 
 

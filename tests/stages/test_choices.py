@@ -8,14 +8,13 @@ import pathlib
 
 import numpy as np
 import pytest
-import yaml
 
+import planned
 from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
 from ladder.data.facts import FACTS
 from ladder.machine import runtime
 from ladder.rungs import catalog
-from ladder.sources import ROOT
 from ladder.store import artifacts
 from ladder.workflow import chains, config, planning, runs, settings
 from ladder.workflow.stages import STAGES
@@ -255,7 +254,7 @@ def choices(rule):
 
 
 def resolved(run):
-    raw = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
+    raw = planned.RAW
     if backends.unavailable(run.get("svm_backend", "sklearn")):
         run = {**run, "svm_backend": "sklearn"}
     return runs.resolve(config.load({**raw, **SMALL, **run}))

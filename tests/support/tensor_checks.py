@@ -9,6 +9,7 @@ import pytest
 import backends
 import cuda_emulator
 import emulator_executor
+import needs
 import operation_cases
 from compiled import without_spills
 from emulated import KERNELS
@@ -100,7 +101,7 @@ class RoundedOperands:
             assert same_launches(self.rung, gpu_gemm, shape, name), name
         assert not same_launches(self.rung, gpu_gemm, shape, self.name)
 
-    @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+    @needs.NVRTC
     def test_a_gpu_can_run_it_as_the_rung_claims(self):
         compiled = self._compiled()
         assert compiled

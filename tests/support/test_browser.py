@@ -5,13 +5,10 @@ import json
 import threading
 import time
 
-import pytest
-
 import browser
+import needs
 
-pytestmark = pytest.mark.skipif(
-    browser.find() is None, reason="no Chromium found (Debian package: chromium)"
-)
+pytestmark = needs.BROWSER
 
 PAGE = b"<title>slow</title><img src='picture'>"
 

@@ -3,18 +3,18 @@ named.
 """
 
 import dataclasses
-import shutil
 
 import numpy as np
 import pytest
 
+import needs
 import zoo
 from cuda_emulator import KernelFault
 from emulator_executor import Executor
 from ladder.plan import plan
 from ladder.verify import parity
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+pytestmark = needs.COMPILER
 
 NETWORK = zoo.FORKED
 MADE = plan.inference_plan(NETWORK, "gpu_basic", 2, plan.Dataset(2, "uint8"))

@@ -9,9 +9,10 @@ import sys
 
 import pytest
 
+import needs
 from ladder.sources import ROOT
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+pytestmark = needs.COMPILER
 
 # One small network, whose update takes a second; the programs take all.
 JUDGE = (

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 import mutate_kernels
+import needs
 from ladder.sources import ROOT
 
 KERNEL = """
@@ -51,7 +52,7 @@ def toy(tmp_path):
     return tmp_path
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+@needs.COMPILER
 def test_a_planted_survivor_is_found_and_the_others_are_killed(toy, capsys):
     mutate_kernels.main(["toy", "scale.cu"], toy)
     assert capsys.readouterr().out.splitlines() == [
@@ -60,7 +61,7 @@ def test_a_planted_survivor_is_found_and_the_others_are_killed(toy, capsys):
     ]
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+@needs.COMPILER
 def test_the_tests_asked_for_alone_judge(toy, capsys):
     test = toy / "tests/kernels/test_toy.py"
     ends = TEST.replace("test_scale", "test_ends").replace(
@@ -74,7 +75,7 @@ def test_the_tests_asked_for_alone_judge(toy, capsys):
     assert "killed (50.0%)" in found
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+@needs.COMPILER
 def test_what_the_short_run_misses_is_judged_by_all_and_said(toy, capsys):
     test = toy / "tests/kernels/test_toy.py"
     ends = TEST.replace("test_scale", "test_ends").replace(
@@ -104,7 +105,7 @@ extern "C" __global__ void scale(const float* x, float* y, int channels) {
 """
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+@needs.COMPILER
 def test_the_fates_are_those_of_mutants_compiled_one_by_one(toy, capsys):
     (toy / "kernels/toy/scale.cu").write_text(ALL_FATES)
     (toy / "tests/kernels/test_toy.py").write_text(TEST.replace("(6,)", "(1,)"))
@@ -123,7 +124,7 @@ def test_the_fates_are_those_of_mutants_compiled_one_by_one(toy, capsys):
     )
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+@needs.COMPILER
 def test_tests_that_fail_without_a_mutation_are_said(toy):
     (toy / "tests/kernels/test_toy.py").write_text("def test(): assert 0")
     with pytest.raises(SystemExit, match="fail on the kernels as they are"):

@@ -1,11 +1,11 @@
 """The checks of plan_checks.py find what was planted for them, and nothing in a plan as it is."""
 
 import dataclasses
-import shutil
 
 import numpy as np
 import pytest
 
+import needs
 import plan_checks
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
@@ -14,7 +14,7 @@ from ladder.plan import plan
 from ladder.rungs.launches import Launch
 from ladder.rungs.values import Buffer
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+pytestmark = needs.COMPILER
 
 NETWORK = networks.build("autoencoder")
 PLAN = plan.training_plan(

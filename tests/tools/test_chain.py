@@ -5,21 +5,17 @@ Snakemake are stand-ins.
 import json
 import os
 import pathlib
-import sys
 import types
 
 import pytest
 import yaml
 
+import chain
 from ladder.errors import UserError
 from ladder.machine.worker import Failed
 from ladder.sources import ROOT
 from ladder.workflow import config as loaded
 from ladder.workflow import runs
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import chain  # noqa: E402
 
 SNAKEMAKE = """
 import json, os, pathlib, sys

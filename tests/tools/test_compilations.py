@@ -7,16 +7,14 @@ import sys
 
 import pytest
 
+import compilations
+import needs
 from emulated import KERNELS
 from ladder.errors import UserError
 from ladder.executors.cuda import nvrtc
-from ladder.sources import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import compilations  # noqa: E402
 from ladder.rungs.launches import Launch
-from table import with_table  # noqa: E402
+from ladder.sources import ROOT
+from table import with_table
 
 RECORD = compilations.read()
 AGAIN = "run: python benchmarks/compilations.py, by each NVRTC of the record"
@@ -129,7 +127,7 @@ def test_a_spill_is_named_in_the_record_and_in_the_tables(small, monkeypatch):
     assert f"- not explained: {build.replace(' ', ' one ', 1)}" in text
 
 
-@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@needs.NVRTC
 def test_only_what_changed_is_compiled_again(small, capsys, monkeypatch):
     def builds(compiler):
         compilations.update(compilations.read(), compiler, ["sm_90"])

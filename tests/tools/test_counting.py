@@ -8,19 +8,16 @@ import sys
 
 import pytest
 
+import assumptions
+import count
+import counting
+import disassembly
+import prediction
+from assumptions import ASSUMPTIONS
+from ladder.errors import UserError
+from ladder.rungs import counted
 from ladder.sources import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import assumptions  # noqa: E402
-import count  # noqa: E402
-import counting  # noqa: E402
-import disassembly  # noqa: E402
-import prediction  # noqa: E402
-from assumptions import ASSUMPTIONS  # noqa: E402
-from ladder.errors import UserError  # noqa: E402
-from ladder.rungs import counted  # noqa: E402
-from prediction import A100, H200, RTX_3060  # noqa: E402
+from prediction import A100, H200, RTX_3060
 
 CODE = """
 .text.first:

@@ -3,25 +3,21 @@
 import dataclasses
 import json
 import shutil
-import sys
 
 import pytest
 
+import cases
 import fake_cupy
+import kernel
+import needs
+import roofline
+import table
+import timing
 from ladder.errors import UserError
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
 from ladder.rungs import catalog
-from ladder.sources import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import cases  # noqa: E402
-import kernel  # noqa: E402
-import roofline  # noqa: E402
-import table  # noqa: E402
-import timing  # noqa: E402
 
 
 @pytest.fixture
@@ -173,7 +169,7 @@ def test_from_rung_to_rung_launches_and_bytes_fall():
         assert values[0] > values[1] > values[2], values
 
 
-@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@needs.NVRTC
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
 def test_the_ceilings_kernel_is_multiply_adds_from_registers(architecture):
     compiled = nvrtc.compile_file(timing.HERE / "ceilings.cu", architecture)

@@ -11,23 +11,20 @@ import time
 
 import pytest
 
+import cases
+import gpu
+import gpu_check
+import gpu_page
 import page_text
+import profile_rung
+import programs
+import results
+import sanitizer
 import synthetic_gpu
 from ladder.machine import driver
 from ladder.machine.worker import Failed
 from ladder.rungs import catalog, counted
 from ladder.sources import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import cases  # noqa: E402
-import gpu  # noqa: E402
-import gpu_check  # noqa: E402
-import gpu_page  # noqa: E402
-import profile_rung  # noqa: E402
-import programs  # noqa: E402
-import results  # noqa: E402
-import sanitizer  # noqa: E402
 
 # A compute-sanitizer that finds three hazards of gpu_gemm, does not know initcheck, and nothing
 # else.

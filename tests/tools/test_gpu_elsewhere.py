@@ -13,14 +13,11 @@ import sys
 import numpy as np
 import pytest
 
+import gpu_check
+import programs
 import stand_in_gpu
 from ladder.executors.cuda import nvrtc
 from ladder.sources import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import gpu_check  # noqa: E402
-import programs  # noqa: E402
 
 
 @pytest.mark.skipif(

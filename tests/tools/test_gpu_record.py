@@ -5,31 +5,27 @@ measured, what fails.
 import dataclasses
 import json
 import shutil
-import sys
 import time
 
 import numpy as np
 import pytest
 
+import cases
 import fake_cupy
+import gpu
+import gpu_check
+import race
+import record as record_module
+import results
+import rung_work
+import sections
 import small_networks
 import synthetic_gpu
+import table
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver
 from ladder.machine.worker import Failed
 from ladder.sources import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import cases  # noqa: E402
-import gpu  # noqa: E402
-import gpu_check  # noqa: E402
-import race  # noqa: E402
-import record as record_module  # noqa: E402
-import results  # noqa: E402
-import rung_work  # noqa: E402
-import sections  # noqa: E402
-import table  # noqa: E402
 
 SMALL_CASE = synthetic_gpu.SMALL["HEADLINES"][0]
 RACED = "race: small, batch 2"

@@ -3,23 +3,18 @@
 import dataclasses
 import json
 import re
-import sys
 
 import pytest
 
+import cases
+import ladder_picture
+import prediction_tables
+import results
+import sections
+import step_kernels
+import table
 from ladder.errors import UserError
-from ladder.sources import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import cases  # noqa: E402
-import ladder_picture  # noqa: E402
-import prediction_tables  # noqa: E402
-import results  # noqa: E402
-import sections  # noqa: E402
-import step_kernels  # noqa: E402
-import table  # noqa: E402
-from ladder.rungs import counted  # noqa: E402
+from ladder.rungs import counted
 
 
 def test_the_committed_tables_are_up_to_date():

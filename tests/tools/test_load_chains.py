@@ -2,20 +2,14 @@
 committed counts.
 """
 
-import sys
-
 import numpy as np
 import pytest
 
+import cuda_emulator
+import disassembly
+import load_chains
 from ladder.executors.cuda import nvrtc
-from ladder.sources import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import cuda_emulator  # noqa: E402
-import disassembly  # noqa: E402
-import load_chains  # noqa: E402
-from ladder.rungs import counted  # noqa: E402
+from ladder.rungs import counted
 
 KERNEL = 'extern "C" __global__ void %s(const int* x, int* y, int n) { int t = threadIdx.x, sum = 0;\n%s\ny[t] = sum; }\n'
 BODIES = {

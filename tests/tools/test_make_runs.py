@@ -7,13 +7,13 @@ import sys
 import types
 
 import pytest
-import yaml
 
 import manifest_files
 import synthetic_results
 from ladder.pages import reproduce
 from ladder.sources import ROOT
 from ladder.workflow import chains, config, plans, runs
+from planned import RAW
 from tools import make_runs
 
 SCRIPT = ROOT / "workflow/scripts/tools/make_runs.py"
@@ -45,7 +45,7 @@ HERE = [
 
 @pytest.mark.parametrize("here", HERE)
 def test_what_the_page_says_of_runs_plans_their_versions_whatever_is_configured(monkeypatch, here):
-    base = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
+    base = RAW
     planned = [chains.chain(runs.resolve(config.load(base | run)))["report"] for run in COMPARED]
     inputs = [
         {

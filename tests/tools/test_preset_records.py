@@ -10,12 +10,9 @@ import sys
 import numpy as np
 import pytest
 
+import preset_records
+import preset_table
 from ladder.sources import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import preset_records  # noqa: E402
-import preset_table  # noqa: E402
 
 # 100 test images: the run names 80, its control 70; 20 only the run, 10 only the control.
 SUMMARY = {

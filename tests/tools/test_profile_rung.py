@@ -9,18 +9,15 @@ import types
 import pytest
 
 import fake_cupy
+import one_step
+import profile_rung
+import programs
 import small_networks
 import zoo
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver
 from ladder.machine.worker import Failed
 from ladder.sources import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import one_step  # noqa: E402
-import profile_rung  # noqa: E402
-import programs  # noqa: E402
 
 LAUNCHED = [
     ["enc1 forward", "gpu_opt_v2/conv2d.cu conv2d_pool_forward"],

@@ -1,11 +1,6 @@
 """What of a kernel's PTX is compared."""
 
-import sys
-
-from ladder.sources import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-import same_code  # noqa: E402
+import same_code
 
 FIRST = """.visible .entry first(
 	.param .u64 first_param_0

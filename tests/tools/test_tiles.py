@@ -2,19 +2,13 @@
 runs on a GPU.
 """
 
-import sys
-
 import pytest
 
+import cases
+import launch_times
+import tiles
 from ladder.errors import UserError
 from ladder.rungs import gpu_bf16_sm90, packed_tiles
-from ladder.sources import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import cases  # noqa: E402
-import launch_times  # noqa: E402
-import tiles  # noqa: E402
 
 CASE = cases.Case("autoencoder", (8, 8, 3), 2, 8, (("filters", (64, 32)),))
 

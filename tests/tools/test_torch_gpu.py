@@ -6,13 +6,9 @@ import sys
 
 import pytest
 
+import cases
 import fake_torch
 import small_networks
-from ladder.sources import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import cases  # noqa: E402
 
 CASE = dataclasses.asdict(cases.Case("small", (4, 4, 3), 2, 8))
 GRAPH, PLAIN = "PyTorch bf16 compiled channels_last graph", "PyTorch fp32 eager contiguous"

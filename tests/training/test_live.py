@@ -8,6 +8,7 @@ import types
 import pytest
 
 import browser
+import needs
 from ladder.training import live
 
 
@@ -83,7 +84,7 @@ def test_a_place_that_takes_no_page_ends_no_training(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["logs"]
 
 
-@pytest.mark.skipif(browser.find() is None, reason="Chromium is not here")
+@needs.BROWSER
 @pytest.mark.parametrize("width, scheme", [(390, "light"), (1280, "dark")])
 def test_axe_finds_nothing(chromium, path, width, scheme):
     with live.Page(str(path), "lenet_5, t0") as page:

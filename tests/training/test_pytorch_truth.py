@@ -8,12 +8,12 @@ movement wrong by 1.8e-3 or more with momentum.
 """
 
 import itertools
-import shutil
 
 import numpy as np
 import pytest
 
 import emulator_executor
+import needs
 import pytorch_truth
 from ladder.data.normalization import Statistics
 from ladder.executors import create as executors
@@ -34,7 +34,7 @@ def test_losses_and_weights_of_ten_steps_are_those_of_pytorch(rung, title, tmp_p
     assert not too_large(deviations)
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+@needs.COMPILER
 @pytest.mark.parametrize("title", ["lenet_5, momentum", "wta_autoencoder, adam"])
 def test_kernels_of_a_gpu_end_there_too(title, tmp_path, monkeypatch):
     monkeypatch.setattr(executors, "create", lambda *arguments: emulator_executor.Executor())

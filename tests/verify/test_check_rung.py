@@ -2,14 +2,13 @@
 in what it returns.
 """
 
-import shutil
-
 import numpy as np
 import pytest
 
 import cuda_emulator
 import emulator_executor
 import fake_cupy
+import needs
 import small_networks
 from ladder.executors import create as executors
 from ladder.executors.cuda import executor as cuda_executor
@@ -19,7 +18,7 @@ from ladder.rungs import catalog
 from ladder.training import inference
 from ladder.verify import check_rung, first_use, parity
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+pytestmark = needs.COMPILER
 RUNG = "gpu_opt_v1"
 
 

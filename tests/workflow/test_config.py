@@ -20,7 +20,7 @@ from ladder.workflow import array_libraries, chains, config, runs, settings
 
 @pytest.fixture
 def raw():
-    return yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
+    return planned.RAW
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import re
 import pytest
 import yaml
 
+import planned
 from ladder.errors import UserError
 from ladder.machine import runtime
 from ladder.network import networks, weights
@@ -37,7 +38,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def raw():
-    return yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
+    return planned.RAW
 
 
 def read(text, image=(32, 32, 3), classes=10, path="mine.yaml"):

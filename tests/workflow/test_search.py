@@ -3,10 +3,9 @@
 import math
 
 import pytest
-import yaml
 
+import planned
 from ladder.errors import UserError
-from ladder.sources import ROOT
 from ladder.store.versions import canonical
 from ladder.workflow import chains, config, runs, search
 
@@ -20,7 +19,7 @@ KEYS = {
 @pytest.fixture
 def loaded():
     """Loads the committed configuration with these overrides."""
-    raw = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
+    raw = planned.RAW
     return lambda **keys: config.load(raw | {"svm_backend": "sklearn"} | keys)
 
 

@@ -7,11 +7,10 @@ import pathlib
 import sqlite3
 
 import pytest
-import yaml
 
+import planned
 from ladder.errors import UserError
 from ladder.pages.runs import discovery
-from ladder.sources import ROOT
 from ladder.store import artifacts
 from ladder.store.versions import canonical
 from ladder.workflow import chains, config, search, trials
@@ -29,7 +28,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def loaded(**of):
-    raw = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
+    raw = planned.RAW
     return config.load(
         raw | {"svm_backend": "sklearn", "search": {"strategy": "tpe", "keys": KEYS, **of}}
     )
@@ -206,7 +205,7 @@ def test_the_study_is_a_database_of_optuna(tmp_path):
     ],
 )
 def test_an_impossible_search_is_one_line(of, keys, words):
-    raw = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
+    raw = planned.RAW
     with pytest.raises(UserError) as error:
         search.plan(config.load(raw | keys | {"search": {"strategy": "tpe", "keys": KEYS, **of}}))
     assert words in str(error.value) and str(error.value).isprintable()

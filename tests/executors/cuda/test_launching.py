@@ -4,13 +4,13 @@ CuPy.
 
 import dataclasses
 import logging
-import shutil
 import types
 
 import numpy as np
 import pytest
 
 import fake_cupy
+import needs
 import zoo
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
 from ladder.data import normalization
@@ -23,7 +23,7 @@ from ladder.rungs import catalog
 from ladder.training import training
 from ladder.verify import parity
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+pytestmark = needs.COMPILER
 
 SMALL = networks.resolve(
     "small",

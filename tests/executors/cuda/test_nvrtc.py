@@ -5,12 +5,11 @@ import types
 
 import pytest
 
+import needs
 from ladder.errors import UserError
 from ladder.executors.cuda import nvrtc
 
-needs_nvrtc = pytest.mark.skipif(
-    not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)"
-)
+needs_nvrtc = needs.NVRTC
 
 COPY = """
 extern "C" __global__ void __launch_bounds__(256) copy_wide(const float4* __restrict__ x, float4* y, int count) {

@@ -3,10 +3,10 @@
 import pytest
 import yaml
 
+import planned
 import search_runs
 import synthetic_results
 from ladder.pages.runs import search
-from ladder.sources import ROOT
 from ladder.store import artifacts
 from ladder.workflow import chains, config, runs
 from ladder.workflow import search as workflow_search
@@ -66,7 +66,7 @@ def test_the_file_has_the_best_runs_keys_and_the_configuration_takes_it():
         yaml.safe_load(text) == ENTRIES[1]["overrides"] == yaml.safe_load(text.partition("\n\n")[0])
     )
     assert "The best of 4 runs: validation accuracy 95.0 % on 180 images" in text
-    here = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
+    here = planned.RAW
     config.load(here | yaml.safe_load(text))
     assert yaml.safe_load(search.best_yaml(outcome({}))) == {}
 
@@ -82,7 +82,7 @@ OVERRIDES = {
 
 
 def test_the_printed_command_plans_the_best_run_whatever_files_the_search_had():
-    here = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
+    here = planned.RAW
     searched = config.load(
         here | OVERRIDES | {"search": {"keys": {"learning_rate": [0.001, 0.01]}, "validation": 180}}
     )

@@ -21,7 +21,6 @@ The measures of its errors are those of EvoApproxLib.
 Exit status: 0 for a table without faults, 1 for one with faults, 2 for a file that is not a table.
 """
 
-import argparse
 import pathlib
 import sys
 
@@ -186,9 +185,7 @@ def places(mask):
 
 
 def parse():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("table", type=pathlib.Path, metavar="TABLE")
     parser.add_argument(
         "--write", choices=("exact", "mitchell", "mbm"), help="write TABLE first, as an example"

@@ -6,7 +6,6 @@ stage could resume, until they are a day old. Exit status: 0, or 2 with one line
 be read or a KEEP matches nothing.
 """
 
-import argparse
 import json
 import pathlib
 import sys
@@ -43,9 +42,7 @@ def read_reached(path):
 
 
 def parse():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument(
         "keep",
         nargs="*",

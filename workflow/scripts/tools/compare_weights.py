@@ -13,7 +13,6 @@ element that differs by more than the tolerance. Exit status: 0 if all tensors a
 tolerance, 1 if one is not, 2 if a file cannot be read. NaN differs from everything, NaN included.
 """
 
-import argparse
 import pathlib
 import re
 import sys
@@ -144,9 +143,7 @@ def compare(a, b, tolerance):
 
 
 def parse():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("a", metavar="A")
     parser.add_argument("b", metavar="B")
     parser.add_argument(

@@ -5,7 +5,6 @@ config.yaml, --configfile and --config select the run, as in Snakemake. Ctrl-C s
 exit status is 2, with a one-line message, if the run is not trained yet or the port is in use.
 """
 
-import argparse
 import pathlib
 import shlex
 import sys
@@ -17,6 +16,7 @@ from ladder.demo import local
 from ladder.errors import UserError
 from ladder.machine import runtime
 from ladder.progress import log
+from ladder.stage import command
 from ladder.store import artifacts
 from ladder.workflow import config, runs
 from ladder.workflow.chains import chain, prediction_roles
@@ -108,9 +108,7 @@ def options(files, overrides):
 
 
 def parse():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument(
         "--port", type=local.port, default=8000, help="0: any free port (default: %(default)s)"
     )

@@ -6,7 +6,6 @@ A run that trains nothing has a forward pass in its place. Plans are data: no GP
 those of a GPU's rung.
 """
 
-import argparse
 import json
 import pathlib
 import sys
@@ -23,12 +22,7 @@ from ladder.workflow import config as configuration
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--config-file", type=pathlib.Path, required=True, help="the configuration as JSON"
-    )
+    parser = command.parser(__doc__, of_configuration=True)
     raw = json.loads(parser.parse_args().config_file.read_text("utf-8"))
     print("\n\n".join(map(explain.text, plans_of(runs.resolve(configuration.load(raw))))))
 

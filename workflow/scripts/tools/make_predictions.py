@@ -6,7 +6,6 @@ page lists the reasons. The exit status is 0, or 2 with a one-line message if no
 or could be read.
 """
 
-import argparse
 import json
 import pathlib
 import sys
@@ -21,7 +20,7 @@ from ladder.errors import UserError
 from ladder.files import shown
 from ladder.machine import runtime
 from ladder.pages import output, predictions
-from ladder.stage import stage_script
+from ladder.stage import command, stage_script
 from ladder.store import artifacts
 
 
@@ -90,9 +89,7 @@ def write(folder, predictor, answered, skipped, left_out):
 
 
 def parse():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("pictures", nargs="*", metavar="PICTURE", help="files, or folders of files")
     parser.add_argument("--input", type=pair, action="append", default=[], metavar="ROLE=FOLDER")
     parser.add_argument(

@@ -5,7 +5,6 @@ The exit status is 0, also if there are no runs yet, or 2 with a one-line messag
 be written.
 """
 
-import argparse
 import dataclasses
 import functools
 import json
@@ -81,13 +80,8 @@ def entry(written):
 
 
 def parse():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__, of_configuration=True)
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results"))
-    parser.add_argument(
-        "--config-file", type=pathlib.Path, required=True, help="the configuration as JSON"
-    )
     parser.add_argument(
         "--say",
         action="store_true",

@@ -5,7 +5,6 @@ The exit status is 0, or 2 with a one-line message if a file cannot be written; 
 stays.
 """
 
-import argparse
 import pathlib
 import sys
 
@@ -17,9 +16,7 @@ from ladder.workflow import copies
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("folder", help="of the artifact")
     parser.add_argument(
         "copies", nargs="+", help="in results/; each has the name of a file of the artifact"

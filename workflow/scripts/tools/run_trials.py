@@ -7,7 +7,6 @@ a command of its own with the same options, so that a command that is interrupte
 was.
 """
 
-import argparse
 import json
 import pathlib
 import subprocess
@@ -45,12 +44,7 @@ def snakemake(target, options):
 
 
 def parse():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--config-file", type=pathlib.Path, required=True, help="the configuration as JSON"
-    )
+    parser = command.parser(__doc__, of_configuration=True)
     parser.add_argument("options", nargs="*", help="options of snakemake for every command")
     return parser.parse_args()
 

@@ -4,7 +4,6 @@
     write_study.py --config-file logs/search.json
 """
 
-import argparse
 import json
 import pathlib
 import sys
@@ -19,12 +18,7 @@ STUDY = pathlib.Path("results/search.db")
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--config-file", type=pathlib.Path, required=True, help="the configuration as JSON"
-    )
+    parser = command.parser(__doc__, of_configuration=True)
     raw = json.loads(parser.parse_args().config_file.read_text("utf-8"))
     search.plan(configuration.load(raw)).study.write(STUDY)
 

@@ -100,6 +100,21 @@ def explained(error: BaseException) -> GpuError | None:
     return GpuError(f"{text}: {OTHER}; {ELSEWHERE}", False)
 
 
+def outcome(what: str, error: Exception) -> dict[str, object]:
+    """Of a check before the first use (store/first_use.py) that this exception ended; what: was
+    checked.
+    """
+    known = explained(error)
+    fault = known or one_line(f"{type(error).__name__}: {error}")
+    return {
+        "passed": False,
+        "fault": f"{what} does not run here: {fault}",
+        "passing": bool(known and known.passing),
+        "report": known is None,
+        "summary": "",
+    }
+
+
 def _packages(error: BaseException) -> set[str]:
     """The packages of an exception's type, of the code that it went through, and of what could not
     be imported.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ladder.rungs import gpu_gemm, gpu_opt_v1, tiles
 from ladder.rungs.interface import Implementation
-from ladder.rungs.launches import Launch, Step
+from ladder.rungs.launches import Launches, Step
 from ladder.rungs.tiles import Tile
 from ladder.rungs.values import LaunchFunction, Values
 
@@ -123,13 +123,13 @@ def in_steps(
 
 
 def on_tensor_cores(
-    function: Callable[..., tuple[Launch, ...]],
+    function: Callable[..., Launches],
     multiplier: str,
     tile_for: Callable[..., Tile | TensorTile],
 ) -> LaunchFunction:
     """A launch function of gpu_opt_v1 with tiles of tensor cores, for this multiplier's steps."""
 
-    def launch(step: Step, values: Values) -> tuple[Launch, ...]:
+    def launch(step: Step, values: Values) -> Launches:
         asked = step.attributes.get("multiplier")
         if (asked.name if asked else "exact") != multiplier:
             return gpu_gemm.RUNG.launches[function.__name__](step, values)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ladder.arithmetic import randomness
 from ladder.rungs.interface import Implementation
-from ladder.rungs.launches import Argument, Launch, Step, StepAttributes
+from ladder.rungs.launches import Argument, Launch, Launches, Step, StepAttributes
 from ladder.rungs.patterns import LAYER_PATTERNS
 from ladder.rungs.values import LaunchFunction, Values
 
@@ -49,7 +49,7 @@ def convolution_sizes(step: Step, values: Values, x: str, weight: str) -> tuple[
     )
 
 
-def draw_augmentation(step: Step, values: Values) -> tuple[Launch, ...]:
+def draw_augmentation(step: Step, values: Values) -> Launches:
     augmentation, attributes = step.writes["augmentation"], step.attributes
     batch = values.shape(augmentation)[0]
     arguments = (
@@ -62,7 +62,7 @@ def draw_augmentation(step: Step, values: Values) -> tuple[Launch, ...]:
     return _one("augmentation.cu", "draw_augmentation", batch, arguments)
 
 
-def draw_jitter(step: Step, values: Values) -> tuple[Launch, ...]:
+def draw_jitter(step: Step, values: Values) -> Launches:
     jitter, attributes = step.writes["jitter"], step.attributes
     batch, columns = values.shape(jitter)
     arguments = (
@@ -76,7 +76,7 @@ def draw_jitter(step: Step, values: Values) -> tuple[Launch, ...]:
     return _one("jitter.cu", "draw_jitter", batch, arguments)
 
 
-def conv2d_forward(step: Step, values: Values) -> tuple[Launch, ...]:
+def conv2d_forward(step: Step, values: Values) -> Launches:
     reads, y = step.reads, step.writes["y"]
     filters = values.shape(y)[3]
     grid = blocks(elements(values, y) // filters, 32), blocks(filters, 8)
@@ -90,8 +90,8 @@ def conv2d_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     return (Launch("gpu_basic/conv2d.cu", "conv2d_forward", grid, (8, 32), arguments),)
 
 
-def conv2d_input_grad(step: Step, values: Values) -> tuple[Launch, ...]:
-    dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
+def conv2d_input_grad(step: Step, values: Values) -> Launches:
+    dy, weight, dx = step.operands("dy", "weight", "dx")
     return _one(
         "conv2d.cu",
         "conv2d_input_grad",
@@ -100,8 +100,8 @@ def conv2d_input_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def conv2d_weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
+def conv2d_weight_grad(step: Step, values: Values) -> Launches:
+    x, dy, dweight = step.operands("x", "dy", "dweight")
     return _one(
         "conv2d.cu",
         "conv2d_weight_grad",
@@ -110,8 +110,8 @@ def conv2d_weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def conv2d_bias_grad(step: Step, values: Values) -> tuple[Launch, ...]:
-    dy, dbias = step.reads["dy"], step.writes["dbias"]
+def conv2d_bias_grad(step: Step, values: Values) -> Launches:
+    dy, dbias = step.operands("dy", "dbias")
     (filters,) = values.shape(dbias)
     partials = values.workspace(f"{step.layer}.bias_partials", (CHANNEL_PARTS, filters))
     return (
@@ -130,7 +130,7 @@ def conv2d_bias_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def decompose_taps(step: Step, values: Values) -> tuple[Launch, ...]:
+def decompose_taps(step: Step, values: Values) -> Launches:
     phase_weights = step.writes["phase_weights"]
     channels, _, _, filters = values.shape(phase_weights)
     return _one(
@@ -141,7 +141,7 @@ def decompose_taps(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def phase_conv2d_forward(step: Step, values: Values) -> tuple[Launch, ...]:
+def phase_conv2d_forward(step: Step, values: Values) -> Launches:
     """Computed as the input gradient of the convolution that leads from y to x; the other
     directions likewise.
     """
@@ -163,7 +163,7 @@ def phase_conv2d_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def phase_conv2d_input_grad(step: Step, values: Values) -> tuple[Launch, ...]:
+def phase_conv2d_input_grad(step: Step, values: Values) -> Launches:
     reads = {
         "x": step.reads["dy"],
         "weight": step.reads["phase_weights"],
@@ -172,8 +172,8 @@ def phase_conv2d_input_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     return _of_phases(values, "conv2d_forward", step, reads, {"y": step.writes["dx"]})
 
 
-def phase_conv2d_weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
+def phase_conv2d_weight_grad(step: Step, values: Values) -> Launches:
+    x, dy, dweight = step.operands("x", "dy", "dweight")
     channels, filters = values.shape(x)[3], values.shape(dy)[3]
     phase_weights = values.workspace(f"{step.layer}.dphase_weights", (channels, 4, 4, filters))
     sums = values.workspace(f"{step.layer}.sums_of_x", (channels,))  # of which nothing is made
@@ -201,7 +201,7 @@ def _of_phases(
     step: Step,
     reads: Mapping[str, str],
     writes: Mapping[str, str],
-) -> tuple[Launch, ...]:
+) -> Launches:
     """The rung's own launches of this operation, for the convolution that leads from y to x."""
     window: StepAttributes = {"stride": 2, "padding": 1, "kernel": 4, "relu": False}
     of_convolution = dataclasses.replace(
@@ -214,7 +214,7 @@ def _of_phases(
     return values.launches[operation](of_convolution, values)
 
 
-def dense_forward(step: Step, values: Values) -> tuple[Launch, ...]:
+def dense_forward(step: Step, values: Values) -> Launches:
     reads, y = step.reads, step.writes["y"]
     sizes = _dense(values, reads["x"], y)
     grid = blocks(sizes[0], 32), blocks(sizes[2], 8)
@@ -229,8 +229,8 @@ def dense_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def dense_input_grad(step: Step, values: Values) -> tuple[Launch, ...]:
-    dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
+def dense_input_grad(step: Step, values: Values) -> Launches:
+    dy, weight, dx = step.operands("dy", "weight", "dx")
     return _one(
         "dense.cu",
         "dense_input_grad",
@@ -239,8 +239,8 @@ def dense_input_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def dense_weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
+def dense_weight_grad(step: Step, values: Values) -> Launches:
+    x, dy, dweight = step.operands("x", "dy", "dweight")
     return _one(
         "dense.cu",
         "dense_weight_grad",
@@ -249,18 +249,17 @@ def dense_weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def dense_bias_grad(step: Step, values: Values) -> tuple[Launch, ...]:
-    dy, dbias = step.reads["dy"], step.writes["dbias"]
+def dense_bias_grad(step: Step, values: Values) -> Launches:
+    dy, dbias = step.operands("dy", "dbias")
     (units,) = values.shape(dbias)
     return _few(
         "dense.cu", "dense_bias_grad", units, (dy, dbias, *integers(values.shape(dy)[0], units))
     )
 
 
-def batchnorm_forward(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, weight, bias = (step.reads[role] for role in ("x", "weight", "bias"))
-    y, mean, inverse, running_mean, running_var = (
-        step.writes[role] for role in ("y", "mean", "inverse", "running_mean", "running_var")
+def batchnorm_forward(step: Step, values: Values) -> Launches:
+    x, weight, bias, y, mean, inverse, running_mean, running_var = step.operands(
+        "x", "weight", "bias", "y", "mean", "inverse", "running_mean", "running_var"
     )
     channels, count = values.shape(x)[3], elements(values, x)
     sums, parts = integers(count // channels, channels, CHANNEL_PARTS), CHANNEL_PARTS * channels
@@ -285,11 +284,10 @@ def batchnorm_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def batchnorm_backward(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, weight, mean, inverse, dy = (
-        step.reads[role] for role in ("x", "weight", "mean", "inverse", "dy")
+def batchnorm_backward(step: Step, values: Values) -> Launches:
+    x, weight, mean, inverse, dy, dx, dweight, dbias = step.operands(
+        "x", "weight", "mean", "inverse", "dy", "dx", "dweight", "dbias"
     )
-    dx, dweight, dbias = (step.writes[role] for role in ("dx", "dweight", "dbias"))
     channels, count = values.shape(x)[3], elements(values, x)
     pixels = count // channels
     partials = values.workspace(f"{step.layer}.gradient_partials", (2, CHANNEL_PARTS, channels))
@@ -315,8 +313,8 @@ def batchnorm_backward(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def batchnorm_inference(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, y = step.reads["x"], step.writes["y"]
+def batchnorm_inference(step: Step, values: Values) -> Launches:
+    x, y = step.operands("x", "y")
     arrays = (step.reads[role] for role in ("x", "weight", "bias", "running_mean", "running_var"))
     return _one(
         "batchnorm.cu",
@@ -331,7 +329,7 @@ def batchnorm_inference(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def dropout_forward(step: Step, values: Values) -> tuple[Launch, ...]:
+def dropout_forward(step: Step, values: Values) -> Launches:
     y, attributes = step.writes["y"], step.attributes
     arguments = (
         step.reads["x"],
@@ -347,8 +345,8 @@ def dropout_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     return _one("dropout.cu", "dropout_forward", elements(values, y), arguments)
 
 
-def dropout_backward(step: Step, values: Values) -> tuple[Launch, ...]:
-    dy, mask, dx = step.reads["dy"], step.reads["mask"], step.writes["dx"]
+def dropout_backward(step: Step, values: Values) -> Launches:
+    dy, mask, dx = step.operands("dy", "mask", "dx")
     return _one(
         "dropout.cu",
         "dropout_backward",
@@ -357,8 +355,8 @@ def dropout_backward(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def winner_take_all_forward(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, y, mask = step.reads["x"], step.writes["y"], step.writes["mask"]
+def winner_take_all_forward(step: Step, values: Values) -> Launches:
+    x, y, mask = step.operands("x", "y", "mask")
     batch, height, width, channels = values.shape(x)
     largest = values.workspace(f"{step.layer}.largest", (batch, channels))
     lasting = values.workspace(f"{step.layer}.lasting", (batch, channels), "uint8")
@@ -389,7 +387,7 @@ def winner_take_all_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def sample_forward(step: Step, values: Values) -> tuple[Launch, ...]:
+def sample_forward(step: Step, values: Values) -> Launches:
     reads, y, attributes = step.reads, step.writes["y"], step.attributes
     arguments = (
         reads["mean"],
@@ -404,11 +402,10 @@ def sample_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     return _one("sample.cu", "sample_forward", elements(values, y), arguments)
 
 
-def sample_backward(step: Step, values: Values) -> tuple[Launch, ...]:
-    mean, log_variance, noise, dy, counters = (
-        step.reads[role] for role in ("mean", "log_variance", "noise", "dy", "counters")
+def sample_backward(step: Step, values: Values) -> Launches:
+    mean, log_variance, noise, dy, counters, dmean, dlog_variance = step.operands(
+        "mean", "log_variance", "noise", "dy", "counters", "dmean", "dlog_variance"
     )
-    dmean, dlog_variance = step.writes["dmean"], step.writes["dlog_variance"]
     count = elements(values, dy)
     partials = values.workspace(f"{step.layer}.divergences", (LOSS_PARTS,))
     return (
@@ -448,8 +445,8 @@ def sample_backward(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def lrn_forward(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, y, sums = step.reads["x"], step.writes["y"], step.writes["sums"]
+def lrn_forward(step: Step, values: Values) -> Launches:
+    x, y, sums = step.operands("x", "y", "sums")
     return _one(
         "lrn.cu",
         "lrn_forward",
@@ -458,15 +455,15 @@ def lrn_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def lrn_backward(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, sums, dy, dx = step.reads["x"], step.reads["sums"], step.reads["dy"], step.writes["dx"]
+def lrn_backward(step: Step, values: Values) -> Launches:
+    x, sums, dy, dx = step.operands("x", "sums", "dy", "dx")
     return _one(
         "lrn.cu", "lrn_backward", elements(values, dx), (x, sums, dy, dx, *_lrn(step, values))
     )
 
 
-def position_norm_forward(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, y, norms = step.reads["x"], step.writes["y"], step.writes["norms"]
+def position_norm_forward(step: Step, values: Values) -> Launches:
+    x, y, norms = step.operands("x", "y", "norms")
     pixels, channels = elements(values, norms), values.shape(x)[3]
     return (
         *_one(
@@ -484,8 +481,8 @@ def position_norm_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def position_norm_backward(step: Step, values: Values) -> tuple[Launch, ...]:
-    y, norms, dy, dx = step.reads["y"], step.reads["norms"], step.reads["dy"], step.writes["dx"]
+def position_norm_backward(step: Step, values: Values) -> Launches:
+    y, norms, dy, dx = step.operands("y", "norms", "dy", "dx")
     pixels, channels = elements(values, norms), values.shape(y)[3]
     along = values.workspace(f"{step.layer}.along", values.shape(norms))
     return (
@@ -504,8 +501,8 @@ def position_norm_backward(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def attention_forward(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, y, weights = step.reads["x"], step.writes["y"], step.writes["weights"]
+def attention_forward(step: Step, values: Values) -> Launches:
+    x, y, weights = step.operands("x", "y", "weights")
     pixels, channels = values.shape(weights)[1], values.shape(y)[3]
     rows = elements(values, weights) // pixels
     scores = values.workspace(f"{step.layer}.products", values.shape(weights))
@@ -528,8 +525,8 @@ def attention_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def attention_backward(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, weights, dy, dx = step.reads["x"], step.reads["weights"], step.reads["dy"], step.writes["dx"]
+def attention_backward(step: Step, values: Values) -> Launches:
+    x, weights, dy, dx = step.operands("x", "weights", "dy", "dx")
     pixels, channels = values.shape(weights)[1], values.shape(dy)[3]
     rows = elements(values, weights) // pixels
     dweights, dscores = (
@@ -558,8 +555,8 @@ def attention_backward(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def local_contrast_forward(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, image, y = step.reads["x"], step.reads["image"], step.writes["y"]
+def local_contrast_forward(step: Step, values: Values) -> Launches:
+    x, image, y = step.operands("x", "image", "y")
     count, channels = elements(values, x), values.shape(x)[3]
     contrast = values.workspace(f"{step.layer}.contrast", values.shape(x)[:3])
     return (
@@ -583,8 +580,8 @@ def local_contrast_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def soft_threshold_forward(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, y = step.reads["x"], step.writes["y"]
+def soft_threshold_forward(step: Step, values: Values) -> Launches:
+    x, y = step.operands("x", "y")
     return _one(
         "soft_threshold.cu",
         "soft_threshold_forward",
@@ -598,8 +595,8 @@ def soft_threshold_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def quantise(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, y, scale = step.reads["x"], step.writes["y"], step.writes["scale"]
+def quantise(step: Step, values: Values) -> Launches:
+    x, y, scale = step.operands("x", "y", "scale")
     count, most = elements(values, x), floats(step.attributes["most"])
     partials = values.workspace("largest_magnitudes", (MAGNITUDE_PARTS,))
     return (
@@ -620,7 +617,7 @@ def quantise(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def rescale(step: Step, values: Values) -> tuple[Launch, ...]:
+def rescale(step: Step, values: Values) -> Launches:
     y, arrays = step.writes["y"], (step.reads[role] for role in ("x", "first", "second", "bias"))
     return _one(
         "quantise.cu",
@@ -630,10 +627,8 @@ def rescale(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def mse(step: Step, values: Values) -> tuple[Launch, ...]:
-    prediction, target, counters = (
-        step.reads[role] for role in ("prediction", "target", "counters")
-    )
+def mse(step: Step, values: Values) -> Launches:
+    prediction, target, counters = step.operands("prediction", "target", "counters")
     count = elements(values, prediction)
     partials = values.workspace("loss.partials", (LOSS_PARTS,))
     return (
@@ -665,33 +660,33 @@ def mse(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def cross_entropy(step: Step, values: Values) -> tuple[Launch, ...]:
-    prediction, labels, permutation, counters = (
-        step.reads[role] for role in ("prediction", "labels", "permutation", "counters")
+def cross_entropy(
+    step: Step,
+    values: Values,
+    source: str = "gpu_basic/cross_entropy.cu",
+    rows: int = 32,
+    threads: tuple[int, int] = (32, 1),
+) -> Launches:
+    """rows: that a block takes; threads: of such a block, and of the one that adds up."""
+    prediction, labels, permutation, counters, gradient, losses, hits = step.operands(
+        "prediction", "labels", "permutation", "counters", "gradient", "losses", "hits"
     )
-    gradient, losses, hits = (step.writes[role] for role in ("gradient", "losses", "hits"))
     batch, _, _, classes = values.shape(prediction)
     of_rows = values.workspace("loss.of_rows", (2, batch))
+    arguments = prediction, labels, permutation, counters, gradient, of_rows
     return (
-        *_few(
-            "cross_entropy.cu",
+        Launch(
+            source,
             "cross_entropy_rows",
-            batch,
-            (
-                prediction,
-                labels,
-                permutation,
-                counters,
-                gradient,
-                of_rows,
-                *integers(batch, classes),
-            ),
+            (blocks(batch, rows),),
+            threads[:1],
+            (*arguments, *integers(batch, classes)),
         ),
         Launch(
-            "gpu_basic/cross_entropy.cu",
+            source,
             "cross_entropy_totals",
             (1,),
-            (1,),
+            threads[1:],
             (of_rows, counters, losses, hits, *integers(batch)),
         ),
     )
@@ -710,7 +705,7 @@ def on_elements(file: str, arrays: tuple[str, ...], *attributes: str) -> LaunchF
     The kernel's arguments are the arrays, the number of elements, and the `attributes` as floats.
     """
 
-    def launches(step: Step, values: Values) -> tuple[Launch, ...]:
+    def launches(step: Step, values: Values) -> Launches:
         roles = {**step.reads, **step.writes}
         count = elements(values, roles[arrays[-1]])
         arguments = (
@@ -728,7 +723,7 @@ def loading(file: str, *drawn: str) -> LaunchFunction:
     what was drawn for its images.
     """
 
-    def launches(step: Step, values: Values) -> tuple[Launch, ...]:
+    def launches(step: Step, values: Values) -> Launches:
         reads, batch = step.reads, step.writes["batch"]
         entry = f"{step.operation}_{values.buffers[reads['images']].dtype}"
         roles = "images", "permutation", "counters", "scale", "offset", *drawn
@@ -752,7 +747,7 @@ def on_images(
     `attributes`.
     """
 
-    def launches(step: Step, values: Values) -> tuple[Launch, ...]:
+    def launches(step: Step, values: Values) -> Launches:
         roles = {**step.reads, **step.writes}
         arguments = (
             *(roles[role] for role in arrays),
@@ -768,7 +763,7 @@ def update(*averages: str) -> LaunchFunction:
     kernel's order.
     """
 
-    def launches(step: Step, values: Values) -> tuple[Launch, ...]:
+    def launches(step: Step, values: Values) -> Launches:
         parameter = step.writes["parameter"]
         count = elements(values, parameter)
         arguments = (
@@ -785,7 +780,7 @@ def update(*averages: str) -> LaunchFunction:
     return launches
 
 
-def advance(step: Step, values: Values) -> tuple[Launch, ...]:
+def advance(step: Step, values: Values) -> Launches:
     return (
         Launch(
             "gpu_basic/update.cu",
@@ -887,11 +882,11 @@ def _lrn(step: Step, values: Values) -> tuple[Argument, ...]:
     )
 
 
-def _one(file: str, entry: str, count: int, arguments: tuple[Argument, ...]) -> tuple[Launch, ...]:
+def _one(file: str, entry: str, count: int, arguments: tuple[Argument, ...]) -> Launches:
     """One launch with one thread per element."""
     return (Launch(f"gpu_basic/{file}", entry, (blocks(count),), (BLOCK,), arguments),)
 
 
-def _few(file: str, entry: str, count: int, arguments: tuple[Argument, ...]) -> tuple[Launch, ...]:
+def _few(file: str, entry: str, count: int, arguments: tuple[Argument, ...]) -> Launches:
     """As _one, for few threads with much work each: small blocks spread them over the GPU."""
     return (Launch(f"gpu_basic/{file}", entry, (blocks(count, 32),), (32,), arguments),)

@@ -6,6 +6,7 @@ upsampling layer; otherwise it is a separate step.
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -15,7 +16,7 @@ from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_basic, patterns
 from ladder.rungs.gpu_basic import blocks, convolution_sizes, elements, floats, integers, numbers
 from ladder.rungs.interface import Backward, Pattern, PlanBuilder
-from ladder.rungs.launches import Gradient, Group, Launch, Step, Table, Word
+from ladder.rungs.launches import Gradient, Group, Launch, Launches, Step, Table, Word
 from ladder.rungs.patterns import LAYERS, AppliesRelu
 from ladder.rungs.tiles import SQUARE, Tile
 from ladder.rungs.values import Values
@@ -192,9 +193,7 @@ def split(tile: ProductTile, filters: int, columns: int, pixels: int) -> tuple[i
     return blocks(pixels, size), size
 
 
-def conv2d_forward(
-    step: Step, values: Values, tile_for: PixelTile = pixel_tile
-) -> tuple[Launch, ...]:
+def conv2d_forward(step: Step, values: Values, tile_for: PixelTile = pixel_tile) -> Launches:
     """tile_for: replaces pixel_tile, for a rung with other tiles; likewise in the gradients."""
     reads, y = step.reads, step.writes["y"]
     channels, filters = values.shape(reads["weight"])[3], values.shape(y)[3]
@@ -222,10 +221,8 @@ def conv2d_forward(
     )
 
 
-def conv2d_input_grad(
-    step: Step, values: Values, tile_for: PixelTile = pixel_tile
-) -> tuple[Launch, ...]:
-    dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
+def conv2d_input_grad(step: Step, values: Values, tile_for: PixelTile = pixel_tile) -> Launches:
+    dy, weight, dx = step.operands("dy", "weight", "dx")
     channels, filters = values.shape(dx)[3], values.shape(dy)[3]
     pixels = elements(values, dx) // channels
     wide_dy, wide_weight = filters % 4 == 0, channels % 4 == 0
@@ -246,15 +243,8 @@ def conv2d_input_grad(
     )
 
 
-def conv2d_weight_grad(
-    step: Step, values: Values, tile_for: WeightTile = weight_tile
-) -> tuple[Launch, ...]:
-    x, dy, dweight, dbias = (
-        step.reads["x"],
-        step.reads["dy"],
-        step.writes["dweight"],
-        step.writes["dbias"],
-    )
+def conv2d_weight_grad(step: Step, values: Values, tile_for: WeightTile = weight_tile) -> Launches:
+    x, dy, dweight, dbias = step.operands("x", "dy", "dweight", "dbias")
     channels, filters = values.shape(x)[3], values.shape(dy)[3]
     weights, pixels = elements(values, dweight), elements(values, dy) // filters
     columns = weights // filters
@@ -292,16 +282,16 @@ def conv2d_weight_grad(
     )
 
 
-def maxpool2d_forward(step: Step, values: Values) -> tuple[Launch, ...]:
+def maxpool2d_forward(step: Step, values: Values) -> Launches:
     if not patterns.is_2x2(step):
         return gpu_basic.RUNG.launches[step.operation](step, values)
-    x, y, index = step.reads["x"], step.writes["y"], step.writes["index"]
+    x, y, index = step.operands("x", "y", "index")
     return _one(
         "maxpool2d.cu", "maxpool2d_forward", elements(values, y), (x, y, index), values.shape(x)
     )
 
 
-def maxpool2d_backward(step: Step, values: Values) -> tuple[Launch, ...]:
+def maxpool2d_backward(step: Step, values: Values) -> Launches:
     if not patterns.is_2x2(step):
         return gpu_basic.RUNG.launches[step.operation](step, values)
     reads, dx = step.reads, step.writes["dx"]
@@ -316,13 +306,13 @@ def maxpool2d_backward(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def upsample2d_forward(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, y = step.reads["x"], step.writes["y"]
+def upsample2d_forward(step: Step, values: Values) -> Launches:
+    x, y = step.operands("x", "y")
     return _one("upsample2d.cu", "upsample2d_forward", elements(values, x), (x, y), values.shape(x))
 
 
-def upsample2d_backward(step: Step, values: Values) -> tuple[Launch, ...]:
-    dy, x, dx = step.reads["dy"], step.reads["x"], step.writes["dx"]
+def upsample2d_backward(step: Step, values: Values) -> Launches:
+    dy, x, dx = step.operands("dy", "x", "dx")
     return _one(
         "upsample2d.cu",
         "upsample2d_backward",
@@ -333,8 +323,8 @@ def upsample2d_backward(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def mse(step: Step, values: Values) -> tuple[Launch, ...]:
-    prediction, target = step.reads["prediction"], step.reads["target"]
+def mse(step: Step, values: Values) -> Launches:
+    prediction, target = step.operands("prediction", "target")
     count = elements(values, prediction)
     sums = values.workspace("loss.partials", (blocks(count, 1024),), "float64")
     return (
@@ -373,39 +363,6 @@ def mse_total(step: Step, values: Values, sums: str) -> Launch:
     )
 
 
-def cross_entropy(step: Step, values: Values) -> tuple[Launch, ...]:
-    prediction, labels, permutation, counters = (
-        step.reads[role] for role in ("prediction", "labels", "permutation", "counters")
-    )
-    gradient, losses, hits = (step.writes[role] for role in ("gradient", "losses", "hits"))
-    batch, _, _, classes = values.shape(prediction)
-    of_rows = values.workspace("loss.of_rows", (2, batch))
-    return (
-        Launch(
-            "gpu_opt_v1/cross_entropy.cu",
-            "cross_entropy_rows",
-            (blocks(batch, 8),),
-            (256,),
-            (
-                prediction,
-                labels,
-                permutation,
-                counters,
-                gradient,
-                of_rows,
-                *integers(batch, classes),
-            ),
-        ),
-        Launch(
-            "gpu_opt_v1/cross_entropy.cu",
-            "cross_entropy_totals",
-            (1,),
-            (256,),
-            (of_rows, counters, losses, hits, *integers(batch)),
-        ),
-    )
-
-
 def update(
     step: Step,
     values: Values,
@@ -414,7 +371,7 @@ def update(
         [Values, str, Gradient], tuple[int, tuple[Word, ...]]
     ] = lambda values, name, gradient: (blocks(elements(values, name)), ()),
     later: Callable[[Row], bool] = lambda row: False,
-) -> tuple[Launch, ...]:
+) -> Launches:
     """row_of(values, name, gradient): (blocks, further words) of a parameter's row; later: whether
     its blocks come last.
     """
@@ -466,9 +423,14 @@ RUNG = dataclasses.replace(
                     upsample2d_forward,
                     upsample2d_backward,
                     mse,
-                    cross_entropy,
                 )
             },
+            "cross_entropy": functools.partial(
+                gpu_basic.cross_entropy,
+                source="gpu_opt_v1/cross_entropy.cu",
+                rows=8,
+                threads=(256, 256),
+            ),
             **{f"{rule}_update": update for rule in AVERAGES},
         }
     ),
@@ -479,7 +441,7 @@ RUNG = dataclasses.replace(
 
 def _one(
     file: str, entry: str, count: int, arrays: tuple[str, ...], shape: tuple[int, ...], *more: int
-) -> tuple[Launch, ...]:
+) -> Launches:
     """One launch over `count` elements, 4 neighbouring channels per thread if 4 divides the
     channels, else one.
     """

@@ -16,7 +16,7 @@ from ladder.rungs import gpu_opt_v1, patterns, tiles
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.gpu_opt_v1 import is_small_pool, resize_block
 from ladder.rungs.interface import Backward, Pattern, PlanBuilder
-from ladder.rungs.launches import Argument, Gradient, Group, Launch, Step, StepAttributes
+from ladder.rungs.launches import Argument, Gradient, Group, Launch, Launches, Step, StepAttributes
 from ladder.rungs.patterns import LAYERS
 from ladder.rungs.tiles import LARGE, SQUARE, TIMES, Tile
 from ladder.rungs.values import LaunchFunction, Values
@@ -196,7 +196,7 @@ def of_stride_1(launch: LaunchFunction) -> LaunchFunction:
     """The launch function with a fallback to gpu_opt_v1's for strided convolutions."""
 
     @functools.wraps(launch)
-    def launches(step: Step, values: Values) -> tuple[Launch, ...]:
+    def launches(step: Step, values: Values) -> Launches:
         strided = step.attributes.get("stride", 1) != 1
         return (gpu_opt_v1.RUNG.launches[launch.__name__] if strided else launch)(step, values)
 
@@ -204,7 +204,7 @@ def of_stride_1(launch: LaunchFunction) -> LaunchFunction:
 
 
 @of_stride_1
-def conv2d_forward(step: Step, values: Values) -> tuple[Launch, ...]:
+def conv2d_forward(step: Step, values: Values) -> Launches:
     reads, y, index = step.reads, step.writes["y"], step.writes.get("index")
     filters, kernel = values.shape(reads["weight"])[:2]
     pixels = elements(values, y) // filters * (4 if index else 1)
@@ -230,8 +230,8 @@ def conv2d_forward(step: Step, values: Values) -> tuple[Launch, ...]:
 
 
 @of_stride_1
-def conv2d_input_grad(step: Step, values: Values) -> tuple[Launch, ...]:
-    weight, dx = step.reads["weight"], step.writes["dx"]
+def conv2d_input_grad(step: Step, values: Values) -> Launches:
+    weight, dx = step.operands("weight", "dx")
     channels, pixels = values.shape(dx)[3], elements(values, dx) // values.shape(dx)[3]
     entry, received = _received("conv2d_input_grad", step)
     shape = integers(*values.shape(dx), *values.shape(weight)[:2], step.attributes["padding"])
@@ -246,7 +246,7 @@ def conv2d_input_grad(step: Step, values: Values) -> tuple[Launch, ...]:
 
 
 @of_stride_1
-def conv2d_weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
+def conv2d_weight_grad(step: Step, values: Values) -> Launches:
     filters, kernel = values.shape(step.reads["dy"])[3], step.attributes["kernel"]
     return _weight_grad(
         step,
@@ -256,8 +256,8 @@ def conv2d_weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def decompose_weight(step: Step, values: Values) -> tuple[Launch, ...]:
-    weight, phase_weights = step.reads["weight"], step.writes["phase_weights"]
+def decompose_weight(step: Step, values: Values) -> Launches:
+    weight, phase_weights = step.operands("weight", "phase_weights")
     filters, _, _, channels = values.shape(weight)
     return (
         Launch(
@@ -271,13 +271,8 @@ def decompose_weight(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def upsample_conv2d_forward(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, phase_weights, bias, y = (
-        step.reads["x"],
-        step.reads["phase_weights"],
-        step.reads["bias"],
-        step.writes["y"],
-    )
+def upsample_conv2d_forward(step: Step, values: Values) -> Launches:
+    x, phase_weights, bias, y = step.operands("x", "phase_weights", "bias", "y")
     batch, height, width, channels = values.shape(x)
     filters, pixels, relu = values.shape(y)[3], batch * height * width, step.attributes["relu"]
     if filters < FEW_FILTERS:
@@ -311,8 +306,8 @@ def upsample_conv2d_forward(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def upsample_conv2d_input_grad(step: Step, values: Values) -> tuple[Launch, ...]:
-    dy, phase_weights, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
+def upsample_conv2d_input_grad(step: Step, values: Values) -> Launches:
+    dy, phase_weights, dx = step.operands("dy", "weight", "dx")
     batch, height, width, channels = values.shape(dx)
     entry, received = _received("upsample_conv2d_input_grad", step)
     pixels = batch * height * width
@@ -331,7 +326,7 @@ def upsample_conv2d_input_grad(step: Step, values: Values) -> tuple[Launch, ...]
     )
 
 
-def upsample_conv2d_weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
+def upsample_conv2d_weight_grad(step: Step, values: Values) -> Launches:
     return _weight_grad(
         step,
         values,
@@ -340,7 +335,7 @@ def upsample_conv2d_weight_grad(step: Step, values: Values) -> tuple[Launch, ...
     )
 
 
-def update(step: Step, values: Values) -> tuple[Launch, ...]:
+def update(step: Step, values: Values) -> Launches:
     """Adds the parts of each gradient, see weight_update.cu; a whole gradient is one part."""
     return gpu_opt_v1.update(step, values, "gpu_opt_v2/weight_update.cu", _row_of)
 
@@ -395,9 +390,7 @@ def parts_shape(splits: int, rows: int, columns: int) -> tuple[int, int]:
     return splits, 4 * blocks(rows * columns + rows, 4)
 
 
-def _weight_grad(
-    step: Step, values: Values, entry: str, shape: tuple[int, ...]
-) -> tuple[Launch, ...]:
+def _weight_grad(step: Step, values: Values, entry: str, shape: tuple[int, ...]) -> Launches:
     """The splits of a weight gradient, and their sums unless the update adds them."""
     phases, filters = entry.startswith("upsample"), values.shape(step.reads["dy"])[3]
     rows, columns, pixels = gradient_matrix(
@@ -421,7 +414,7 @@ def _weight_grad(
 
 
 def _sum(step: Step, values: Values, parts: str, phases: bool) -> Launch:
-    dweight, dbias = step.writes["dweight"], step.writes["dbias"]
+    dweight, dbias = step.operands("dweight", "dbias")
     weights, (filters, _, _, channels) = elements(values, dweight), values.shape(dweight)
     return Launch(
         "gpu_opt_v2/weight_update.cu",
@@ -454,7 +447,7 @@ def _product(
     shape: tuple[int, int],
     arguments: tuple[Argument, ...],
     wide: tuple[str, ...],
-) -> tuple[Launch, ...]:
+) -> Launches:
     """shape: rows and columns of the product."""
     return (
         Launch(

@@ -2,7 +2,7 @@
 
 from ladder.rungs import gpu_basic
 from ladder.rungs.gpu_basic import blocks, convolution_sizes, elements, integers
-from ladder.rungs.launches import Launch, Step
+from ladder.rungs.launches import Launch, Launches, Step
 from ladder.rungs.values import Values
 
 SIDE = 16  # of a block's tile of the result
@@ -16,7 +16,7 @@ def conv2d_forward(
     folder: str = "gpu_shared",
     side: int = SIDE,
     few: int = FEW,
-) -> tuple[Launch, ...]:
+) -> Launches:
     """folder: of the kernels; side: of their tile; few: as FEW; likewise in the gradients."""
     reads, y = step.reads, step.writes["y"]
     shape, filters = (
@@ -43,8 +43,8 @@ def conv2d_input_grad(
     folder: str = "gpu_shared",
     side: int = SIDE,
     few: int = FEW,
-) -> tuple[Launch, ...]:
-    dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
+) -> Launches:
+    dy, weight, dx = step.operands("dy", "weight", "dx")
     channels = values.shape(dx)[3]
     if channels <= few:
         return gpu_basic.conv2d_input_grad(step, values)
@@ -55,8 +55,8 @@ def conv2d_input_grad(
 
 def conv2d_weight_grad(
     step: Step, values: Values, folder: str = "gpu_shared", side: int = SIDE
-) -> tuple[Launch, ...]:
-    x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
+) -> Launches:
+    x, dy, dweight = step.operands("x", "dy", "dweight")
     filters, kernel, _, channels = values.shape(dweight)
     if min(filters, channels) <= FEW:
         return gpu_basic.conv2d_weight_grad(step, values)

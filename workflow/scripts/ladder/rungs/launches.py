@@ -67,6 +67,9 @@ class Launch:
         )
 
 
+Launches = tuple[Launch, ...]
+
+
 # (pattern of an operation's name, category that its time is reported under), in the order of
 # reports; the first match counts.
 WORK = (
@@ -167,8 +170,13 @@ class Step:
     writes: Mapping[str, str]
     attributes: StepAttributes
     flop: int = 0
-    launches: tuple[Launch, ...] = ()
+    launches: Launches = ()
     pass_: str = ""
+
+    def operands(self, *roles: str) -> tuple[str, ...]:
+        """The buffers of these operands, read or written."""
+        buffers = {**self.reads, **self.writes}
+        return tuple(buffers[role] for role in roles)
 
     @property
     def work(self) -> str:

@@ -15,7 +15,7 @@ from ladder.rungs import gpu_basic, gpu_opt_v1
 from ladder.rungs import packed_tiles as tiles
 from ladder.rungs.gpu_3xtf32 import TensorTile
 from ladder.rungs.gpu_basic import blocks, elements, floats, integers
-from ladder.rungs.launches import Gradient, Launch, Step, Word
+from ladder.rungs.launches import Gradient, Launch, Launches, Step, Word
 from ladder.rungs.packed_tiles import BFLOAT16, NumberFormat
 from ladder.rungs.packing import PHASE_TAPS, PIXELS_OF_LOSS, PIXELS_OF_PARTIAL, both_gradients
 from ladder.rungs.values import LaunchFunction, Values
@@ -32,10 +32,8 @@ IN_CHANNEL_BLOCKS = {"IN_CHANNEL_BLOCKS": True}
 # ---- packing
 
 
-def round_input(
-    step: Step, values: Values, number_format: NumberFormat = BFLOAT16
-) -> tuple[Launch, ...]:
-    x, rounded = step.reads["x"], step.writes["rounded"]
+def round_input(step: Step, values: Values, number_format: NumberFormat = BFLOAT16) -> Launches:
+    x, rounded = step.operands("x", "rounded")
     _, height, width, channels = values.shape(x)
     chunks = elements(values, rounded) // number_format.chunk
     pixels = chunks // blocks(channels, number_format.chunk)
@@ -51,15 +49,11 @@ def round_input(
     )
 
 
-def gather_columns(
-    step: Step, values: Values, number_format: NumberFormat = BFLOAT16
-) -> tuple[Launch, ...]:
+def gather_columns(step: Step, values: Values, number_format: NumberFormat = BFLOAT16) -> Launches:
     return _gather("gather_columns", step, values, (step.reads["x"],), number_format)
 
 
-def load_batch(
-    step: Step, values: Values, number_format: NumberFormat = BFLOAT16
-) -> tuple[Launch, ...]:
+def load_batch(step: Step, values: Values, number_format: NumberFormat = BFLOAT16) -> Launches:
     """The batch, and where a first layer reads columns these too."""
     reads, batch = step.reads, step.writes["batch"]
     if "columns" not in step.writes:
@@ -79,7 +73,7 @@ def _gather(
     arrays: tuple[str, ...],
     number_format: NumberFormat,
     *more: int,
-) -> tuple[Launch, ...]:
+) -> Launches:
     """arrays: the last one is the batch; more: numbers behind the others."""
     image = values.shape(arrays[-1])
     columns = step.writes["columns"]
@@ -98,14 +92,8 @@ def _gather(
     )
 
 
-def round_gradient(
-    step: Step, values: Values, number_format: NumberFormat = BFLOAT16
-) -> tuple[Launch, ...]:
-    dy, rounded, bias_partials = (
-        step.reads["dy"],
-        step.writes["rounded"],
-        step.writes["bias_partials"],
-    )
+def round_gradient(step: Step, values: Values, number_format: NumberFormat = BFLOAT16) -> Launches:
+    dy, rounded, bias_partials = step.operands("dy", "rounded", "bias_partials")
     _, height, width, channels = values.shape(dy)
     pixels = elements(values, rounded) // values.shape(rounded)[3]
     grid = values.shape(bias_partials)[0], blocks(channels, number_format.step)
@@ -196,7 +184,7 @@ def forward(
     values: Values,
     tile: TensorTile | None = None,
     number_format: NumberFormat = BFLOAT16,
-) -> tuple[Launch, ...]:
+) -> Launches:
     """tile: replaces the one that the shape asks for; likewise in the gradients."""
     return _convolution(
         values, forward_epilogue(step, values), step.attributes["stride"], tile, number_format
@@ -208,7 +196,7 @@ def phase_forward(
     values: Values,
     tile: TensorTile | None = None,
     number_format: NumberFormat = BFLOAT16,
-) -> tuple[Launch, ...]:
+) -> Launches:
     phases = PHASES_APART if values.shape(step.reads["weight"])[1] == 2 else PHASES_IN_COLUMNS
     return _convolution(values, forward_epilogue(step, values), 1, tile, number_format, phases)
 
@@ -218,7 +206,7 @@ def input_grad(
     values: Values,
     tile: TensorTile | None = None,
     number_format: NumberFormat = BFLOAT16,
-) -> tuple[Launch, ...]:
+) -> Launches:
     return _convolution(
         values, gradient_epilogue(step, values), step.attributes["stride"], tile, number_format
     )
@@ -231,7 +219,7 @@ def _convolution(
     tile: TensorTile | None,
     number_format: NumberFormat,
     phases: int = NO_PHASES,
-) -> tuple[Launch, ...]:
+) -> Launches:
     x, weight, *_ = epilogue.arrays
     (_, height, width, channels), (filters, kernel) = values.shape(x), values.shape(weight)[:2]
     shape = tiles.Sums.from_input(values.shape(x), filters, kernel, stride, number_format)
@@ -277,7 +265,7 @@ def weight_grad(
     values: Values,
     tile: TensorTile | None = None,
     number_format: NumberFormat = BFLOAT16,
-) -> tuple[Launch, ...]:
+) -> Launches:
     """The parts of a weight gradient, and their sums unless the update adds them."""
     x, filters, attributes = (
         step.reads["x"],
@@ -302,7 +290,7 @@ def phase_weight_grad(
     values: Values,
     tile: TensorTile | None = None,
     number_format: NumberFormat = BFLOAT16,
-) -> tuple[Launch, ...]:
+) -> Launches:
     """The same for the 4x4 phase weights, of a convolution from y to x, and from these for the 3x3
     taps.
     """
@@ -318,7 +306,7 @@ def phase_weight_grad(
     )
 
 
-def add_phase_parts(step: Step, values: Values, parts: str, stored: int) -> tuple[Launch, ...]:
+def add_phase_parts(step: Step, values: Values, parts: str, stored: int) -> Launches:
     """The launches that add parts of phase weights, with so many filters, to dweight, and bias
     partials to dbias.
     """
@@ -439,9 +427,7 @@ def add_parts(
 # ---- the update
 
 
-def copy_weights(
-    step: Step, values: Values, number_format: NumberFormat = BFLOAT16
-) -> tuple[Launch, ...]:
+def copy_weights(step: Step, values: Values, number_format: NumberFormat = BFLOAT16) -> Launches:
     """All packed weights in one launch."""
     rows = [
         gpu_opt_v1.Row((name, 0, 0, 0), *_row_of(values, name, packed))
@@ -460,9 +446,7 @@ def copy_weights(
     )
 
 
-def update(
-    step: Step, values: Values, number_format: NumberFormat = BFLOAT16
-) -> tuple[Launch, ...]:
+def update(step: Step, values: Values, number_format: NumberFormat = BFLOAT16) -> Launches:
     """All parameters, sums of parts, packed weights in one launch; phase weights, whose blocks take
     longest, come first.
     """
@@ -564,7 +548,7 @@ def in_format(function: LaunchFunction, number_format: NumberFormat) -> LaunchFu
     )
 
 
-def loss(step: Step, values: Values, number_format: NumberFormat = BFLOAT16) -> tuple[Launch, ...]:
+def loss(step: Step, values: Values, number_format: NumberFormat = BFLOAT16) -> Launches:
     """The gradient of the output, packed where it is read so, and beside the backward pass the loss
     of the batch.
     """
@@ -601,7 +585,7 @@ def loss(step: Step, values: Values, number_format: NumberFormat = BFLOAT16) -> 
 
 def of_format(number_format: NumberFormat) -> dict[str, LaunchFunction]:
     """Operation -> its launches with such operands."""
-    functions: dict[str, Callable[..., tuple[Launch, ...]]] = {
+    functions: dict[str, Callable[..., Launches]] = {
         "load_batch": load_batch,
         "gather_columns": gather_columns,
         "mse": loss,

@@ -15,7 +15,7 @@ from ladder.arithmetic.multipliers import (
 )
 from ladder.errors import UserError
 from ladder.network.layers import Layer
-from ladder.rungs.launches import Launch, Step, StepAttributes
+from ladder.rungs.launches import Launches, Step, StepAttributes
 from ladder.rungs.values import Values
 
 MOST_BLOCKS = 2**31 - 1, 65_535, 65_535  # of a grid
@@ -140,7 +140,7 @@ class Steps:
             return tuple(steps)
         return tuple(dataclasses.replace(step, launches=self._launches_of(step)) for step in steps)
 
-    def _launches_of(self, step: Step) -> tuple[Launch, ...]:
+    def _launches_of(self, step: Step) -> Launches:
         launches = self.values.launches[step.operation](step, self.values)
         for launch in launches:
             if any(blocks > most for blocks, most in zip(launch.grid, MOST_BLOCKS, strict=False)):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ladder.network.layers import Layer
 from ladder.network.networks import INPUT, Network
-from ladder.rungs.launches import Launch, Shape, Step
+from ladder.rungs.launches import Launches, Shape, Step
 
 # Kernels index with 32 bits. A launch's last block, and a loop whose threads take every n-th
 # number, count up to some thousand numbers beyond the end.
@@ -218,4 +218,4 @@ class Values:
             raise TooLarge(name, most)
 
 
-LaunchFunction = Callable[[Step, Values], tuple[Launch, ...]]
+LaunchFunction = Callable[[Step, Values], Launches]

@@ -2,7 +2,9 @@
 its end.
 """
 
+import argparse
 import contextlib
+import pathlib
 import signal
 import sys
 
@@ -27,6 +29,18 @@ def run(main):
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def parser(description: str, of_configuration: bool = False) -> argparse.ArgumentParser:
+    """For the arguments of a program; of_configuration: one is the file of a configuration."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    if of_configuration:
+        parser.add_argument(
+            "--config-file", type=pathlib.Path, required=True, help="the configuration as JSON"
+        )
+    return parser
 
 
 def interrupt_once() -> None:

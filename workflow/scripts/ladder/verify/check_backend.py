@@ -6,7 +6,6 @@ import numpy as np
 
 from ladder.classifiers import backends, svm
 from ladder.classifiers.kernel_functions import KERNELS
-from ladder.errors import one_line
 from ladder.machine import gpu_errors, gpus
 
 ROWS, FEATURES, CLASSES = 200, 16, 3
@@ -22,15 +21,7 @@ def check():
     try:
         deviations = {kernel: compared(kernel) for kernel in KERNELS}
     except Exception as error:  # whatever cuML and the GPU do wrong
-        known = gpu_errors.explained(error)
-        fault = known or one_line(f"{type(error).__name__}: {error}")
-        return {
-            "passed": False,
-            "fault": f"svm_backend cuml does not run here: {fault}",
-            "passing": bool(known and known.passing),
-            "report": known is None,
-            "summary": "",
-        }
+        return gpu_errors.outcome("svm_backend cuml", error)
     wrong = [
         f"with kernel {kernel} a decision value differs by {largest:.1e} from scikit-learn's, {TOLERANCE} at most, and "
         f"{others} of {ROWS} rows get another class, {OTHERS} at most"

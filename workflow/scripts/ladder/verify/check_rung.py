@@ -14,7 +14,6 @@ import json
 import numpy as np
 
 from ladder.data import normalization
-from ladder.errors import one_line
 from ladder.executors import create as executors
 from ladder.machine import gpu_errors, gpus, runtime
 from ladder.network import networks, optimizers
@@ -41,15 +40,7 @@ def check(rung, described, threads):
         network = networks.from_params(dict(pairs))
         return _outcome(rung, _measured(network, rung, batch_size, threads))
     except Exception as error:  # whatever the GPU does wrong
-        known = gpu_errors.explained(error)
-        fault = known or one_line(f"{type(error).__name__}: {error}")
-        return {
-            "passed": False,
-            "fault": f"rung {rung} does not run here: {fault}",
-            "passing": bool(known and known.passing),
-            "report": known is None,
-            "summary": "",
-        }
+        return gpu_errors.outcome(f"rung {rung}", error)
 
 
 def _measured(network, rung, batch_size, threads):

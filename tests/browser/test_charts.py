@@ -680,7 +680,7 @@ def test_a_confusion_matrix_is_saved_with_each_count_in_its_cell(chromium, opene
         assert any(
             one == text
             and left <= x <= right
-            and top <= y <= bottom
+            and top <= y < bottom + 1
             and bool(turned) != text.isdigit()
             for one, x, y, *turned in texts
         ), text

@@ -130,7 +130,7 @@ def sentence(measured, name):
         )
     most = max(better, key=lambda at: equals[at] / counts[at])
     pairs = zip(each[most], other["each"][most], strict=True)
-    luck, is_better = _over_draws([value - one for value, one in pairs], " with as many")
+    luck, is_better = _over_draws([value - beside for value, beside in pairs], " with as many")
     return Saving(
         f"With {counts[most]:,} labels the features are as good as {control} with about {rounded(equals[most]):,}{luck}.",
         is_better,

@@ -220,7 +220,7 @@ def test_the_strongest_maps_are_shown_each_white_at_its_largest_value():
     ],
 )
 def test_no_probability_is_written_as_certain_or_impossible(probability, text):
-    assert predictions._sure(probability).replace(templates.NARROW_SPACE, " ") == text
+    assert templates.sure(probability).replace(templates.NARROW_SPACE, " ") == text
 
 
 def test_bars_of_a_network_are_its_largest_probabilities():

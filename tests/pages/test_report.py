@@ -1272,7 +1272,7 @@ def test_a_classifier_is_held_against_the_most_frequent_class_and_a_linear_one(
     assert majority["control"] == "majority"
     assert majority["accuracy"] == np.mean(labels == np.argmax(np.bincount(training))) < 0.2
     numbers = report.summary(run, "r0123456789e")
-    chart = verdicts.chart(run, numbers)
+    chart = verdicts.first_screen(run, numbers)["chart"]
     assert [row["name"] for row in chart["y"]["rows"]][1:] == [
         "Logistic regression, raw pixels",
         "Most frequent class",

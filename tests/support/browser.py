@@ -34,36 +34,6 @@ FLAGS = (
 PAPER, TURNED = 688, 1017
 PATIENCE = 60  # timeout of an answer in seconds; a browser starts slowly on a busy machine
 
-# The visible texts whose contrast with their background (WCAG 2) is below 4.5.
-FAINT_TEXTS = """
-(() => {
-  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-  const rgba = color => {
-    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
-    return canvas.getImageData(0, 0, 1, 1).data;
-  };
-  const luminance = color => [0.2126, 0.7152, 0.0722].reduce((sum, weight, index) => {
-    const value = rgba(color)[index] / 255;
-    return sum + weight * (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
-  }, 0);
-  const behind = element => {
-    for (; element; element = element.parentElement) {
-      const color = getComputedStyle(element).backgroundColor;
-      if (rgba(color)[3] === 255) return color;
-    }
-    return "white";
-  };
-  const faint = [];
-  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (texts.nextNode()) {
-    const element = texts.currentNode.parentElement;
-    if (!texts.currentNode.data.trim() || !element.checkVisibility({visibilityProperty: true})) continue;
-    const [ink, paper] = [luminance(getComputedStyle(element).color), luminance(behind(element))];
-    if ((Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05) < 4.5) faint.push(texts.currentNode.data.trim());
-  }
-  return faint;
-})()
-"""
 # Elements that extend beyond the right edge of the page and are not in a box with its own scroll
 # bar.
 TOO_WIDE = """
@@ -112,17 +82,6 @@ BROKEN = r"""
   }
   return broken;
 })
-"""
-
-# The names of landmarks that two of the page share, and heads of tables without a text.
-UNCLEAR = """
-(() => {
-  const textOf = ids => ids.split(" ").map(id => document.getElementById(id)?.textContent.trim()).join(" ");
-  const names = [...document.querySelectorAll("nav, section, [role=region]")].map(one =>
-    `${one.matches("nav") ? "nav" : "region"} ${one.ariaLabel ?? textOf(one.getAttribute("aria-labelledby") ?? "")}`);
-  const heads = [...document.querySelectorAll("th")].filter(one => !one.textContent.trim()).map(one => one.outerHTML);
-  return [...names.filter((name, at) => names.indexOf(name) !== at), ...heads];
-})()
 """
 
 

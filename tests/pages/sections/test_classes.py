@@ -93,10 +93,6 @@ def test_an_error_names_the_file_of_its_picture(digits, monkeypatch):
     assert [error["file"] for error in errors] == [f"test/a\\n{error['row']}" for error in errors]
 
 
-def test_no_probability_below_one_is_called_certain():
-    assert classes._sure(0.99949).startswith("99.9") and classes._sure(0.99999).startswith("> 99.9")
-
-
 def test_a_class_has_its_accuracy_and_interval_and_the_best_is_first(lenet, monkeypatch):
     shares = {"few": 35 / 37, "none": None, "many": 3500 / 3700, "all": 1.0}
     metrics = {

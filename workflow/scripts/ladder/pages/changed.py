@@ -112,29 +112,7 @@ def verdict(inputs, run):
     measured = run["changed_copies"]
     if measured is None:
         return None
-    first, _, concluded = run["verdict"].partition("; ")
-    rows = [
-        {
-            "key": "own",
-            "name": verdicts.OWN[facts.how(inputs)].format("encoder"),
-            "note": "this run",
-            **intervals.within(measured["found"], measured["interval"]),
-        }
-    ]
-    rows += [
-        {
-            "key": "",
-            "name": _name(control)[1],
-            "note": "",
-            **intervals.within(control["accuracy"], control["interval"]),
-        }
-        for control in measured["controls"]
-    ]
-    return {
-        "sentence": first,
-        "conclusion": concluded,
-        "chart": intervals.chart(rows),
-        "formula": intervals.FORMULAS[True],
-        "majority": None,
-        "note": LIMIT,
-    }
+    name = verdicts.OWN[facts.how(inputs)].format("encoder")
+    reached = intervals.within(measured["found"], measured["interval"])
+    named = [(control, _name(control)[1]) for control in measured["controls"]]
+    return {**verdicts.drawn(run, name, reached, named), "note": LIMIT}

@@ -110,29 +110,28 @@ def plain(chart):
     """What a page shows of a chart without its script: [{"name", "colour", "line", "path", "first",
     "last"}], its curves between their own ends in a square of PLAIN, or its points.
     """
-    drawn = [(series, _finite(series)) for series in chart["series"]]
-    places = [place for _, own in drawn for place in own]
-    if not places:
+    drawn = [(series, own) for series in chart["series"] if (own := _finite(series))]
+    if not drawn:
         return []
     (left, wide), (low, high) = (
-        (min(values), max(values) - min(values) or 1) for values in zip(*places, strict=True)
+        (min(values), max(values) - min(values) or 1)
+        for values in zip(*(place for _, own in drawn for place in own), strict=True)
     )
     return [
         {
             "name": series["name"],
             "colour": series["colour"],
-            "line": series.get("mark") == "line",
-            "path": ("M{}" if series.get("mark") == "line" else "M{}h0").format(
-                ("L" if series.get("mark") == "line" else "h0M").join(
-                    f"{PLAIN * (x - left) / wide:.0f} {PLAIN - PLAIN * (y - low) / high:.0f}"
-                    for x, y in own
-                )
+            "line": is_line,
+            "path": "".join(
+                f"{'L' if at and is_line else 'M'}{PLAIN * (x - left) / wide:.0f} "
+                f"{PLAIN - PLAIN * (y - low) / high:.0f}{'' if is_line else 'h0'}"
+                for at, (x, y) in enumerate(own)
             ),
             "first": own[0][1],
             "last": own[-1][1],
         }
         for series, own in drawn
-        if own
+        for is_line in [series.get("mark") == "line"]
     ]
 
 

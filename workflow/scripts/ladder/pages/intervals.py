@@ -22,10 +22,7 @@ MOST_DECIMALS = 3
 # What the interval of a difference says, in the same words on every page; see `kind`.
 PHRASES = {"within": "could be luck", "above": "more than luck", "below": "more than luck"}
 CONCLUSIONS = {"within": "nothing shows that {better}", "above": "{better}", "below": "{worse}"}
-FORMULAS = {
-    True: "Bonett and Price’s interval of a paired difference",
-    False: "Newcombe’s interval of an unpaired difference",
-}
+PAIRED = "Bonett and Price’s interval of a paired difference"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,13 +38,6 @@ class Difference:
     paired: bool
     won: int | None = None
     lost: int | None = None
-
-    @property
-    def luck(self):
-        """Whether the interval contains 0: whether the same images could as well have been in the
-        other's favour.
-        """
-        return kind(self.interval) == "within"
 
     @property
     def numbers(self):
@@ -172,8 +162,8 @@ def balanced(summary):
 
 
 def words(difference, other=""):
-    """A Difference in words: {"points": '+1.2', "interval_text": '−0.3 to +2.7', "luck",
-    "luck_text", "formula", "against"}.
+    """A Difference in words: {"points": '+1.2', "interval_text": '−0.3 to +2.7', "luck_text",
+    "against"}.
 
     against: all in one, '+1.2 points against raw pixels (−0.3 to +2.7, could be luck)'; other: what
     it is against.
@@ -184,9 +174,7 @@ def words(difference, other=""):
     return {
         "points": value,
         "interval_text": f"{low} to {high}",
-        "luck": difference.luck,
         "luck_text": luck,
-        "formula": FORMULAS[difference.paired],
         "against": f"{value} points{f' against {other}' if other else ''} ({low} to {high}, {luck})",
     }
 
@@ -194,13 +182,13 @@ def words(difference, other=""):
 def chart(rows):
     """A description of a chart (ladder/pages/charts.py) of accuracies with their intervals.
 
-    rows: [{"key", "name", "note", "value", "interval", "text", "interval_text"}], as of `share`;
+    rows: [{"name", "value", "interval", "text", "interval_text"}], as of `share`, perhaps "note";
     key: "own" for what is in colour, all are where none is; mark: a further accuracy, left out or
     None for none, and mark_text what it is; a row with "floor": True is a control so far below the
     others that it would leave them no room: it does not stretch the axis.
     """
-    own = [at for at, row in enumerate(rows) if row["key"] == "own"]
-    others = [at for at, row in enumerate(rows) if row["key"] != "own"]
+    own = [at for at, row in enumerate(rows) if row.get("key") == "own"]
+    others = [at for at, row in enumerate(rows) if row.get("key") != "own"]
     groups = {("own", 1): own, ("other", "rest" if own else 1): others}
     marked = [at for at, row in enumerate(rows) if row.get("mark") is not None]
     series = [
@@ -230,7 +218,7 @@ def chart(rows):
     texts = [
         {
             "name": row["name"],
-            "note": row["note"],
+            "note": row.get("note", ""),
             "text": row["text"],
             "small": row["interval_text"],
         }

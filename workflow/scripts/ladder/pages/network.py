@@ -120,11 +120,8 @@ def layer_rows(network, step):
 def described(layer):
     """The layer's attributes in words: '5 × 5, 16 filters, stride 2, padding 1'."""
     attributes = layer.attributes
-    words, usual = (
-        KINDS[layer.kind].words(attributes),
-        {"stride": attributes.get("window", 1), "padding": 0},
-    )
-    return words + "".join(
+    usual = {"stride": attributes.get("window", 1), "padding": 0}
+    return KINDS[layer.kind].words(attributes) + "".join(
         f", {name} {attributes[name]}"
         for name in usual
         if attributes.get(name, usual[name]) != usual[name]

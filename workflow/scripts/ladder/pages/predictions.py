@@ -294,7 +294,7 @@ def _bars(answer, votes):
         if votes
         else "{:.2f}".format
         if margins
-        else _sure
+        else templates.sure
     )
     rows = templates.bars(best, text, votes or max(1, *best.values()))
     return [
@@ -340,19 +340,8 @@ def maps_picture(maps):
     )
 
 
-def _sure(probability):
-    """In percent with one digit; values that would be rounded to 0 or 100 % as '< 0.1 %' and '>
-    99.9 %'.
-    """
-    if probability >= 0.9995:
-        return f"> {templates.percent(0.999)}"
-    return (
-        templates.percent(probability) if probability >= 0.0005 else f"< {templates.percent(0.001)}"
-    )
-
-
 _SURE = {
-    "evaluate": lambda score, votes: _sure(score),
+    "evaluate": lambda score, votes: templates.sure(score),
     "svm": lambda score, votes: f"{score:.0f} of {votes} decisions",
     "ridge": lambda score, votes: f"score {score:.2f}",
 }

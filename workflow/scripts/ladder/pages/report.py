@@ -48,45 +48,33 @@ from ladder.store import targets as bounds
 
 IMAGES = "train", "test", "skipped", "copies"  # counts of the stage `data`
 # key: of its variables in every template, and of its own template, report_<key>.html; anchor: of
-# links to it; name: in the contents; heading: above it; variables: function of (inputs, summary)
-# that gives them, or nothing for a run without it.
-Section = collections.namedtuple("Section", "key anchor name heading variables")
+# links to it; name: in the contents; variables: function of (inputs, summary) that gives them, or
+# nothing for a run without it; heading: above it, where it is not the name.
+Section = collections.namedtuple("Section", "key anchor name variables heading", defaults=[""])
 SECTIONS = [
     Section(*row)
     for row in (
-        ("result", "result", "Result", "Result", accuracy.result),
-        ("alike", "alike", "Your pictures", "Your pictures", alike.section),
-        ("copied", "copies", "Copies", "Copies", alike.copied),
-        ("outliers", "outliers", "Outliers", "Like no other", alike.outliers),
-        ("clusters", "clusters", "Clusters", "Clusters, as suggestions", alike.clusters),
-        ("few_labels", "labels", "Few labels", "With few labels", labels.section),
-        ("comparisons", "beside", "In comparison", "In comparison", comparisons.section),
-        ("targets", "targets", "Targets", "Targets", targets.section),
-        ("setup", "run", "The run", "The run", provenance.setup),
-        ("data", "data", "Data", "The data", data.section),
-        ("fit", "fit", "Fit to patches", "Fit to patches", fit.section),
-        ("training", "training", "Training", "Training", training.section),
-        (
-            "reconstructions",
-            "reconstructions",
-            "Reconstructions",
-            "Reconstructions",
-            pictures.reconstructions,
-        ),
-        ("samples", "samples", "Samples", "Samples of the prior", pictures.samples),
-        ("filters", "filters", "Filters", "First-layer filters", pictures.filters),
-        ("features", "features", "Features", "Features", features.section),
-        ("classes", "classes", "Classes", "Accuracy by class", classes.section),
-        (
-            "beside_network",
-            "classifier",
-            "{A} for comparison",
-            "{A} for comparison",
-            accuracy.beside_the_network,
-        ),
-        ("time", "time", "Time and memory", "Time and memory", timing.section),
-        ("network", "network", "Network", "The network", layers.section),
-        ("reproduction", "reproduce", "Reproduce this", "Reproduce this", provenance.reproduction),
+        ("result", "result", "Result", accuracy.result),
+        ("alike", "alike", "Your pictures", alike.section),
+        ("copied", "copies", "Copies", alike.copied),
+        ("outliers", "outliers", "Outliers", alike.outliers, "Like no other"),
+        ("clusters", "clusters", "Clusters", alike.clusters, "Clusters, as suggestions"),
+        ("few_labels", "labels", "Few labels", labels.section, "With few labels"),
+        ("comparisons", "beside", "In comparison", comparisons.section),
+        ("targets", "targets", "Targets", targets.section),
+        ("setup", "run", "The run", provenance.setup),
+        ("data", "data", "Data", data.section, "The data"),
+        ("fit", "fit", "Fit to patches", fit.section),
+        ("training", "training", "Training", training.section),
+        ("reconstructions", "reconstructions", "Reconstructions", pictures.reconstructions),
+        ("samples", "samples", "Samples", pictures.samples, "Samples of the prior"),
+        ("filters", "filters", "Filters", pictures.filters, "First-layer filters"),
+        ("features", "features", "Features", features.section),
+        ("classes", "classes", "Classes", classes.section, "Accuracy by class"),
+        ("beside_network", "classifier", "{A} for comparison", accuracy.beside_the_network),
+        ("time", "time", "Time and memory", timing.section),
+        ("network", "network", "Network", layers.section, "The network"),
+        ("reproduction", "reproduce", "Reproduce this", provenance.reproduction),
     )
 ]
 
@@ -103,11 +91,8 @@ def summary(inputs, version, params=None):
     score, classifier = facts.predictions(inputs), lineage.primary_classifier(inputs)
     classified, against = score.metrics if score else {}, verdicts.numbers(inputs) or {}
     confusion = classified.get("confusion")
-    origins, shifted, dataset = (
-        features.origins(inputs),
-        features.shifted(inputs),
-        facts.params(inputs, "data")["dataset"],
-    )
+    origins, shifted = features.origins(inputs), features.shifted(inputs)
+    dataset = facts.params(inputs, "data")["dataset"]
     names, in_order = features.networks(inputs), facts.in_order(inputs)
     copies = changed.numbers(inputs)
     evaluated = comparisons.accuracies(inputs)
@@ -242,11 +227,8 @@ def csv_text(inputs):
     """A line for each image that the run is scored on: its row, the file of a picture of one's own,
     classes and decision.
     """
-    heads, score, data = (
-        ("row", "file", "label", "prediction", "decision"),
-        facts.predictions(inputs),
-        inputs["data"],
-    )
+    heads = "row", "file", "label", "prediction", "decision"
+    score, data = facts.predictions(inputs), inputs["data"]
     if score is None:
         return output.csv_text(heads, [])
     classes, files = data.metrics["classes"], picture_names.read(data, "test")
@@ -280,7 +262,7 @@ def context(inputs, numbers):
         "title": templates.dataset_title(numbers["dataset"]),
         "networks": [title for titles in features.networks(inputs) for title in titles],
         "made": max(artifact.manifest["made"] for _, artifact in facts.in_order(inputs)),
-        "verdict": changed.verdict(inputs, numbers) or _verdict(inputs, numbers),
+        "verdict": changed.verdict(inputs, numbers) or verdicts.first_screen(inputs, numbers),
         "scored_on": facts.scored_on(inputs),
         "how": facts.how(inputs),
         "head": facts.head(inputs),
@@ -295,24 +277,3 @@ def context(inputs, numbers):
         "sections": [section for section in SECTIONS if sections[section.key]],
         **sections,
     }
-
-
-def _verdict(inputs, numbers):
-    """The first screen's sentence with its chart and formulas; None if nothing was classified."""
-    if numbers["verdict"] is None:
-        return None
-    sentence, _, concluded = numbers["verdict"].partition("; ")
-    return {
-        "sentence": sentence,
-        "conclusion": concluded,
-        "chart": verdicts.chart(inputs, numbers),
-        "formula": intervals.FORMULAS[True],
-        "majority": _majority(inputs, numbers["controls"]),
-        "note": "",
-    }
-
-
-def _majority(inputs, controls):
-    """The name of the most frequent class if it is a control."""
-    named = any(control["control"] == "majority" for control in controls)
-    return inputs["data"].metrics["classes"][verdicts.majority(inputs)] if named else None

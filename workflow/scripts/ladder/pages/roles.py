@@ -58,7 +58,13 @@ CLASSIFIERS = {
     "ridge": "kernel ridge",
     "knn": "nearest neighbours",
 }
-ENCODERS = ("", "_start", "_random", "_strong", "_pixels")
+ENCODERS = {
+    "": "{how}",
+    "_start": "at the start",
+    "_random": "untrained",
+    "_strong": "best cheap untrained",
+    "_pixels": "raw pixels",
+}
 
 # The classifiers of features that a run can be scored by, in sentences; `The` and `A` begin one.
 Classifier = collections.namedtuple("Classifier", "name the The a A")
@@ -103,13 +109,7 @@ def title(role):
 
 def encoder(tail, how):
     """The encoder of a role's tail in tables; how: the run got its weights, 'trained'."""
-    return {
-        "": how,
-        "_start": "at the start",
-        "_random": "untrained",
-        "_strong": "best cheap untrained",
-        "_pixels": "raw pixels",
-    }[tail]
+    return ENCODERS[tail].format(how=how)
 
 
 def _whole(role):

@@ -146,18 +146,17 @@ def in_stages(names):
     """Names of layers in their order by stage: [(stage, names)]; stage is '' for layers outside the
     stages ('stem').
     """
-    return [
-        (stage, list(layers))
-        for stage, layers in itertools.groupby(names, lambda name: _matched(name, 1))
-    ]
+    return _grouped(names, 1)
 
 
 def in_blocks(names):
     """As `in_stages`, by block: [('stage1_1', names)]."""
-    return [
-        (block, list(layers))
-        for block, layers in itertools.groupby(names, lambda name: _matched(name, 0))
-    ]
+    return _grouped(names, 0)
+
+
+def _grouped(names, part):
+    groups = itertools.groupby(names, lambda name: (match := BLOCK.match(name)) and match[part])
+    return [(block or "", list(layers)) for block, layers in groups]
 
 
 def folded(names):
@@ -183,11 +182,6 @@ def part(stage, names, rows, costs):
         "shape": rows[-1]["shape"],
         **{cost: sum(row[cost] for row in rows) for cost in costs},
     }
-
-
-def _matched(name, group):
-    match = BLOCK.match(name)
-    return match[group] if match else ""
 
 
 def bars(values, text, largest=None):
@@ -254,6 +248,15 @@ def small_percent(fraction):
     while digits < 6 and 0 < 100 * fraction < 10.0 ** (1 - digits):
         digits += 1
     return percent(fraction, digits)
+
+
+def sure(probability):
+    """In percent with one digit; values that would be rounded to 0 or 100 % as '< 0.1 %' and '>
+    99.9 %'.
+    """
+    if probability >= 0.9995:
+        return f"> {percent(0.999)}"
+    return percent(probability) if probability >= 0.0005 else f"< {percent(0.001)}"
 
 
 def large(value):

@@ -263,29 +263,42 @@ def conclusion(inputs, controls, other=None):
     return ""
 
 
-def chart(inputs, numbers):
-    """The accuracy of the run and of its controls on one axis, as intervals.chart, for the first
-    screen; numbers: a summary.
+def first_screen(inputs, run):
+    """The first sentence of a report and its chart, as `drawn`, with the name of the most frequent
+    class if it is a control; None if nothing was classified. run: the summary.
     """
-    own, n = facts.predictions(inputs), inputs["data"].metrics["test"]
-    name = OWN[facts.how(inputs)].format("network" if "evaluate" in inputs else "encoder")
+    if run["verdict"] is None:
+        return None
+    other, classes = run["control_settings"], run["classes"]
+    named = [(control, names(control, other)[1]) for control in run["controls"]]
+    always = any(control["control"] == "majority" for control, _ in named)
+    encoder = "network" if "evaluate" in inputs else "encoder"
+    reached = intervals.within(run["test_accuracy"], run["accuracy_interval"])
+    return {
+        **drawn(run, OWN[facts.how(inputs)].format(encoder), reached, named),
+        "majority": classes[majority(inputs)] if always else None,
+    }
+
+
+def drawn(run, name, reached, controls):
+    """{"sentence", "conclusion", "chart": the run and its controls on one axis}; reached: by the
+    run, as intervals.share; controls: [(an entry of `numbers`, its name)].
+    """
+    sentence, _, concluded = run["verdict"].partition("; ")
     rows = [
         {
-            "key": "own",
             "name": name,
-            "note": "this run",
-            **intervals.share(own.metrics["accuracy"], n),
+            "floor": control["control"] == "majority",
+            **intervals.within(control["accuracy"], control["interval"]),
         }
+        for control, name in controls
     ]
-    other = numbers["control_settings"]
-    for control in numbers["controls"]:
-        rows.append(
-            {
-                "key": "",
-                "name": names(control, other)[1],
-                "note": "",
-                "floor": control["control"] == "majority",
-                **intervals.share(control["accuracy"], n),
-            }
-        )
-    return intervals.chart(rows)
+    own = {"key": "own", "name": name, "note": "this run", **reached}
+    return {
+        "sentence": sentence,
+        "conclusion": concluded,
+        "chart": intervals.chart([own, *rows]),
+        "formula": intervals.PAIRED,
+        "majority": None,
+        "note": "",
+    }

@@ -108,40 +108,30 @@ def _entries(runs, entry):
 def _columns(runs):
     """Key -> {"key", "kind", "title", "form", "text", "better", "values"} and of some "ends"."""
     table = {
-        key: {
-            "key": key,
-            "kind": "about",
-            "title": key.replace("_", " "),
-            "form": "text",
-            "text": text.replace("`", ""),
-            "better": 1,
-            "values": [run.about.get(key, "") for run in runs],
-        }
+        key: _column(
+            key,
+            "about",
+            columns.Column(key.replace("_", " "), "text", text.replace("`", "")),
+            [run.about.get(key, "") for run in runs],
+        )
         for key, text in columns.ABOUT.items()
     }
     for key in _settings(runs):
-        table[key] = {
-            "key": key,
-            "kind": "setting",
-            "title": key,
-            "form": "setting",
-            "text": "a setting",
-            "better": 1,
-            "values": [
-                templates.setting(run.settings[key]) if key in run.settings else None
-                for run in runs
-            ],
-        }
+        values = [
+            templates.setting(run.settings[key]) if key in run.settings else None for run in runs
+        ]
+        table[key] = _column(key, "setting", columns.Column(key, "setting", "a setting"), values)
     for key in _numbers(runs):
-        ends = [run.ends.get(key) for run in runs]
-        table[key] = {
-            "key": key,
-            "kind": "number",
-            **columns.column(key)._asdict(),
-            "values": [_short(run.numbers.get(key), columns.column(key).form) for run in runs],
-            **({"ends": [pair and [*map(_short, pair)] for pair in ends]} if any(ends) else {}),
-        }
+        shape, ends = columns.column(key), [run.ends.get(key) for run in runs]
+        values = [_short(run.numbers.get(key), shape.form) for run in runs]
+        table[key] = _column(key, "number", shape, values)
+        if any(ends):
+            table[key]["ends"] = [pair and [*map(_short, pair)] for pair in ends]
     return table
+
+
+def _column(key, kind, shape, values):
+    return {"key": key, "kind": kind, **shape._asdict(), "values": values}
 
 
 def _multipliers(runs):
@@ -180,12 +170,15 @@ def _numbers(runs):
 def _shown(table):
     """The keys of the first view."""
     results = [key for key in RESULTS if key in table]
-    differing = {  # of settings that always agree, as two multipliers may, the first
-        repr(column["values"]): key
-        for key, column in reversed(table.items())
+    differing = [
+        key
+        for key, column in table.items()
         if column["kind"] == "setting" and len(set(column["values"]) - {None}) > 1
-    }
-    differing = [key for key in table if key in differing.values()]
+    ]
+    first = {
+        repr(table[key]["values"]): key for key in reversed(differing)
+    }.values()  # of equal ones
+    differing = [key for key in differing if key in first]
     return [*results[:-2], *differing[:SHOWN], *results[-2:], "made"]
 
 
@@ -194,11 +187,11 @@ def _cell(run, key):
     if key in run.ends:
         within = intervals.within(run.numbers[key], run.ends[key])
         return within["text"], within["interval_text"]
-    if key in run.numbers:
-        value = run.numbers[key]
-        return templates.duration(value) if key == "seconds" else f"{value:.4g}", ""
     if key in run.settings:
         return templates.setting(run.settings[key]), ""
+    if key in run.numbers:
+        text = templates.duration if key == "seconds" else "{:.4g}".format
+        return text(run.numbers[key]), ""
     return templates.moment(run.about.get(key) or ""), ""
 
 

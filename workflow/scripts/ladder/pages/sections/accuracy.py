@@ -69,7 +69,7 @@ def gains(inputs):
     of other encoders.
     """
     role = lineage.primary_classifier(inputs)
-    others = [f"{role}{tail}" for tail in roles.ENCODERS[1:] if f"{role}{tail}" in inputs]
+    others = [f"{role}{tail}" for tail in roles.ENCODERS if tail and f"{role}{tail}" in inputs]
     return {
         other: facts.difference(inputs, inputs[role], inputs[other]).numbers for other in others
     }

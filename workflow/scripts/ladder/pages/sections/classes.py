@@ -43,7 +43,6 @@ def accuracies(inputs):
     reached, totals = per_class_intervals(metrics), map(sum, metrics["confusion"])
     rows = [
         {
-            "key": "",
             "name": name,
             "note": f"of {total:,}",
             **intervals.within(value, reached[name]),
@@ -139,16 +138,11 @@ def gallery(inputs):
     probability or margin}]}]}
     """
     data, score = inputs["data"], facts.predictions(inputs)
-    labels, named = (
-        np.asarray(data.array("test_labels.npy")),
-        np.asarray(score.array("predictions.npy")),
-    )
+    labels = np.asarray(data.array("test_labels.npy"))
+    named = np.asarray(score.array("predictions.npy"))
     sure, probable = scoring.decisions(score), "evaluate" in inputs
-    files, classes, pairs = (
-        names.read(data, "test"),
-        data.metrics["classes"],
-        _by_pair(labels, named, sure),
-    )
+    files, classes = names.read(data, "test"), data.metrics["classes"]
+    pairs = _by_pair(labels, named, sure)
     shown, at = _most(pairs), itertools.count()
 
     def errors(rows):
@@ -157,7 +151,7 @@ def gallery(inputs):
                 "at": next(at),
                 "row": int(row),
                 "file": one_line(files[row]) if files else "",
-                "sure": _sure(sure[row]) if probable else f"margin {sure[row]:.2f}",
+                "sure": templates.sure(sure[row]) if probable else f"margin {sure[row]:.2f}",
             }
             for row in rows
         ]
@@ -206,9 +200,3 @@ def _most(pairs):
         1,
     )
     return [rows[:each] for rows in shown]
-
-
-def _sure(probability):
-    return (
-        templates.percent(probability) if probability < 0.9995 else f"> {templates.percent(0.999)}"
-    )

@@ -120,10 +120,8 @@ def _joined(inputs):
     """[(artifact of features, its factor)]"""
     if "joined" not in inputs:
         return [(inputs["features"], None)] if "features" in inputs else []
-    spec, by_version = (
-        inputs["joined"].manifest["spec"],
-        {artifact.version: artifact for artifact in inputs.values()},
-    )
+    spec = inputs["joined"].manifest["spec"]
+    by_version = {artifact.version: artifact for artifact in inputs.values()}
     return [
         (by_version[spec["parents"][f"part{number}"]], weight)
         for number, weight in enumerate(spec["params"]["weights"], 1)
@@ -131,10 +129,8 @@ def _joined(inputs):
 
 
 def _origin(features, weight, by_version):
-    params, source = (
-        features.manifest["spec"]["params"],
-        by_version[features.manifest["spec"]["parents"]["weights"]],
-    )
+    params = features.manifest["spec"]["params"]
+    source = by_version[features.manifest["spec"]["parents"]["weights"]]
     learned = {"patches": "from patches", "initial": "nothing"}.get(
         source.manifest["spec"]["stage"]
     )

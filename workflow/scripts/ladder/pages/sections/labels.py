@@ -113,16 +113,9 @@ def sentence(measured, name):
     In brackets is the difference over the draws, which have the same labels for both.
     """
     control = next(words for key, _, words in FEATURES.values() if key == name)
-    counts, own, others = (
-        measured["counts"],
-        measured["curves"]["run"]["mean"],
-        measured["curves"][name]["mean"],
-    )
-    each, every, whole = (
-        measured["curves"]["run"]["each"],
-        measured["all"]["labels"],
-        measured["all"]["accuracy"][name],
-    )
+    counts, own, other = measured["counts"], measured["curves"]["run"], measured["curves"][name]
+    each, own, others = own["each"], own["mean"], other["mean"]
+    every, whole = measured["all"]["labels"], measured["all"]["accuracy"][name]
     better = [at for at in range(len(counts)) if own[at] > others[at]]
     if not better:
         text = f"With none of these numbers of labels are the features better than {control}."
@@ -136,8 +129,8 @@ def sentence(measured, name):
             is_better,
         )
     most = max(better, key=lambda at: equals[at] / counts[at])
-    pairs = zip(each[most], measured["curves"][name]["each"][most], strict=True)
-    luck, is_better = _over_draws([value - other for value, other in pairs], " with as many")
+    pairs = zip(each[most], other["each"][most], strict=True)
+    luck, is_better = _over_draws([value - beside for value, beside in pairs], " with as many")
     return Saving(
         f"With {counts[most]:,} labels the features are as good as {control} with about {rounded(equals[most]):,}{luck}.",
         is_better,

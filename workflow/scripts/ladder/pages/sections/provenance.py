@@ -57,15 +57,14 @@ def _gpus(inputs):
 
 
 def reproduction(inputs, numbers):
-    folders = {
-        artifact.version: f"{artifact.folder.parent.name}/{artifact.version}"
-        for artifact in inputs.values()
-    }
     stages = numbers["reproduce"]["stages"]
     return {
         "yaml": reproduce.text(numbers["reproduce"]["settings"]),
         "titles": {stage["version"]: stage["stage"] for stage in stages},
-        "folders": folders,
+        "folders": {
+            artifact.version: f"{artifact.folder.parent.name}/{artifact.version}"
+            for artifact in inputs.values()
+        },
     }
 
 

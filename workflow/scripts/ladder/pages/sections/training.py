@@ -51,10 +51,8 @@ def loss_curve(inputs, average_image):
     level = None if average_image is None else ("average image", average_image)
     title = "Loss, mean squared error"
     if "evaluate" in inputs:
-        level, title = (
-            (_scored_images(inputs), inputs["evaluate"].metrics["loss"]),
-            "Loss, cross-entropy",
-        )
+        level = _scored_images(inputs), inputs["evaluate"].metrics["loss"]
+        title = "Loss, cross-entropy"
     return _curve(
         inputs,
         title,
@@ -273,10 +271,8 @@ def reference(inputs):
         for role in ("train", "train_reference")
     )
     away = {name: np.abs(values.astype(np.float64) - other[name]) for name, values in own.items()}
-    tensor, every = (
-        max(away, key=lambda name: away[name].max()),
-        np.concatenate([part.ravel() for part in away.values()]),
-    )
+    tensor = max(away, key=lambda name: away[name].max())
+    every = np.concatenate([part.ravel() for part in away.values()])
     return {
         "variant": facts.params(inputs, "train_reference")["variant"],
         "tensor": tensor,

@@ -67,7 +67,7 @@ def meant(entries: Entries) -> tuple[Entries, str]:
     words = [f"closer to the exact products as a table that is {best}"] * (best != AS_IT_IS)
     table, circuit = read[best], circuits().get(digest(read[best].T))
     if circuit:
-        table = table.T
+        table = np.ascontiguousarray(table.T)
         words.append(f"the table of {circuit} with its operands exchanged (EvoApproxLib)")
     return table, ", and ".join(words)
 

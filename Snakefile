@@ -230,6 +230,7 @@ or_exit(check_targets)
 
 onsuccess:
     finish()
+    atexit.register(say_pages)
 
 
 onerror:

@@ -8,7 +8,7 @@ import count_tokens
 BUDGET = {
     "scripts": 11610,
     "ladder": 1607,
-    "arithmetic": 11750,
+    "arithmetic": 11935,
     "classifiers": 11152,
     "data": 18702,
     "demo": 3045,
@@ -17,20 +17,20 @@ BUDGET = {
     "features": 8438,
     "machine": 4536,
     "network": 8189,
-    "pages": 42619,
+    "pages": 42665,
     "rungs": 42770,
     "store": 8995,
     "training": 6204,
     "plan": 3590,
     "stage": 1547,
-    "tools": 5252,
+    "tools": 5244,
     "verify": 5121,
     "workflow": 36736,
     # a package of its own, where Snakemake looks for it
     "snakemake_logger_plugin_ladder": 564,
     "package": 263,
     "benchmarks": 54095,
-    "tests": 451306,
+    "tests": 451200,
     # with its tests
     "emulator": 45665,
 }

@@ -16,6 +16,7 @@ from rounded_copies import (
     check_copies,
     check_products,
     check_training,
+    check_weight_gradients_behind_pooling,
     check_wide_build,
     forward,
     input_grad,
@@ -32,6 +33,7 @@ NARROW, FEW = RECTANGLES[3], WINDOWS[1]
 
 def test_copies_have_all_bits_with_zeros_behind():
     check_copies(FLOAT32)
+    check_weight_gradients_behind_pooling(FLOAT32, SQUARE)
 
 
 # shape, stride, tile: warps that share out k and warps that do not, step by step and with a halo

@@ -25,6 +25,7 @@ from rounded_copies import (
     check_copies,
     check_products,
     check_training,
+    check_weight_gradients_behind_pooling,
     check_wide_build,
     forward,
     input_grad,
@@ -48,6 +49,11 @@ class TestConvolutions(RoundedOperands):
 
 def test_copies_are_rounded_to_tf32_with_zeros_behind():
     check_copies(TF32)
+
+
+@pytest.mark.parametrize("tile", [SQUARE, LARGE], ids=str)
+def test_weight_gradients_behind_pooling(tile):
+    check_weight_gradients_behind_pooling(TF32, tile)
 
 
 # shape, stride, tile: fewer steps than stages and more, whole and not; the halo of one block of

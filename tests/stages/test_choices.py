@@ -199,6 +199,7 @@ UNNAMED = {
 # of a key, in the parameters
 NAMES = {
     "svm_kernel": "kernel",
+    "svm_C": "C",
     "svm_gamma": "gamma",
     "svm_backend": "backend",
     "features_variant": "variant",

@@ -83,6 +83,8 @@ def done(tmp_path_factory):
 def finish(folder):
     status, output = run(copy_project(folder), "report")
     assert status == 0, output
+    lines, summary = output.splitlines(), json.loads((folder / "results/summary.json").read_text())
+    assert summary["verdict"] in lines and lines[-1].endswith("/results/report.html")
 
 
 def test_the_report_and_the_summary_are_made(done):

@@ -27,6 +27,7 @@ from ladder.workflow import (
     plans,
     search,
     stages,
+    terminal,
 )
 
 FIXED = stages.COPIES
@@ -202,16 +203,20 @@ def reached(wildcards):
 # After a command: a notice on each page of another configuration, and results/runs.html where a run is newer.
 
 
+def named_targets():
+    """Every word of the command that Snakemake takes for a target, our own or not."""
+    return cli.get_argument_parser().parse_known_args(list(COMMAND.words))[0].targets
+
+
 def check_targets():
     """Raise UserError, with the nearest names, if the command names a target that no rule makes."""
     if not COMMAND.is_main or HOME != str(workflow.basedir):
         return
-    words, _ = cli.get_argument_parser().parse_known_args(list(COMMAND.words))
     known = [rule.name for rule in workflow.rules]
     commands.check_targets(
         [
             target
-            for target in words.targets
+            for target in named_targets()
             if target not in known
             and not any(rule.is_producer(target) for rule in workflow.rules)
         ],
@@ -225,6 +230,12 @@ def finish():
         subprocess.run(
             shlex.split(with_configuration("make_runs", "logs/runs.json")), check=False
         )
+
+
+def say_pages():
+    """The verdict and the address of each page, as the last lines; run_workflow.py prints its own."""
+    if COMMAND.is_main and not COMMAND.dry and not caller.fact("quiet"):
+        say(*terminal.page_lines(set(named_targets()) or {terminal.DEFAULT}))
 
 
 @atexit.register

@@ -232,17 +232,12 @@ def identity(name: str) -> str:
 
 
 def check_reading(name: str) -> None:
-    """Raise UserError if the table `name` is closer to the exact products when it is read in
-    another order, offset or sign.
-    """
+    """Raise UserError if the table `name` is meant to be read in another order, offset or sign."""
     multiplier = find(name)
-    if (
-        isinstance(multiplier, Integers)
-        and (words := readings.closest(multiplier.entries)) != readings.AS_IT_IS
-    ):
+    if isinstance(multiplier, Integers) and (words := readings.meant(multiplier.entries)[1]):
         raise UserError(
-            f"{name} is closer to the exact products as a table that is {words}; check_multiplier.py {name} "
-            "--rewrite FILE.npy writes that one, and multiplier_as_it_is: true takes it as it is"
+            f"{name} is {words}; check_multiplier.py {name} --rewrite FILE.npy writes what is meant, "
+            "and multiplier_as_it_is: true takes it as it is"
         )
 
 

@@ -4,17 +4,25 @@ nearest to the exact products.
 Other programs index by the operands' bytes, so that -1 is row 255, keep products with 32768 added,
 or with the other sign. The distance is the mean absolute error over the mean exact magnitude, so
 that signed and unsigned operands compare.
+
+A transposed table has the same distance, so it is told only of a circuit whose table is known: one
+of EvoApproxLib that is not symmetric.
 """
 
+import functools
+import hashlib
 import itertools
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ladder.sources import ROOT
+
 Entries = NDArray[np.integer]
 AS_IT_IS = "as it is"
 CLOSER = 0.5  # of the distance of a table as it is, below which another reading is what is meant
 SIDE, HALF, OFFSET = 256, 128, 32768
+CIRCUITS = ROOT / "workflow" / "resources" / "evoapproxlib.txt"
 
 
 def readings(entries: Entries) -> dict[str, Entries]:
@@ -47,13 +55,33 @@ def distance(entries: Entries) -> float:
     return float(np.abs(entries.astype(np.int64) - exact).mean() / np.abs(exact).mean())
 
 
-def closest(entries: Entries) -> str:
-    """The words of the reading that is CLOSER than the table as it is, the closest of them;
-    AS_IT_IS if there is none.
+def meant(entries: Entries) -> tuple[Entries, str]:
+    """The table that `entries` are meant to be, and what they are if that is another one: in words
+    behind "is", else nothing.
     """
-    distances = {words: distance(each) for words, each in readings(entries).items()}
+    read = readings(entries)
+    distances = {name: distance(each) for name, each in read.items()}
     best = min(distances, key=distances.__getitem__)
-    return best if distances[best] < CLOSER * distances[AS_IT_IS] else AS_IT_IS
+    if distances[best] >= CLOSER * distances[AS_IT_IS]:
+        best = AS_IT_IS
+    words = [f"closer to the exact products as a table that is {best}"] * (best != AS_IT_IS)
+    table, circuit = read[best], circuits().get(digest(read[best].T))
+    if circuit:
+        table = np.ascontiguousarray(table.T)
+        words.append(f"the table of {circuit} with its operands exchanged (EvoApproxLib)")
+    return table, ", and ".join(words)
+
+
+@functools.cache
+def circuits() -> dict[str, str]:
+    """Digest of the table -> name of the circuit."""
+    rows = (line.split() for line in CIRCUITS.read_text().splitlines() if line[0] != "#")
+    return {known: name for name, known in rows}
+
+
+def digest(entries: Entries) -> str:
+    """SHA-256 of the products in C order, 16 bits each, the lowest byte first."""
+    return hashlib.sha256(entries.astype(entries.dtype.newbyteorder("<")).tobytes()).hexdigest()
 
 
 def of_bytes(data: bytes) -> Entries:

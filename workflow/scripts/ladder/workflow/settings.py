@@ -532,8 +532,8 @@ class Arithmetic(Section):
     """
     multiplier_as_it_is: Flag = False
     """`true` takes a table of integers as it is where another order of its entries, 32768
-    subtracted, or the other sign is closer to the exact products, which otherwise stops the run
-    (docs/multipliers.md).
+    subtracted, or the other sign is closer to the exact products, or where it is a known circuit's
+    with the operands exchanged, which otherwise stops the run (docs/multipliers.md).
     """
     loss_scale: Positive = 1024
     """Factor by which gradients are multiplied until the weights are updated. Only the multiplier

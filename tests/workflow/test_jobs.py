@@ -286,6 +286,14 @@ def test_two_stages_on_few_images_share_all_threads(monkeypatch, dataset, thread
     assert found == [7, threads, 1]
 
 
+@pytest.mark.parametrize("dataset, threads", [("mnist", 3), ("cifar10", 7)])
+def test_stages_without_a_training_share_the_threads_of_more_images(monkeypatch, dataset, threads):
+    monkeypatch.setattr(jobs.runtime, "available_cores", lambda: 7)
+    fitted = {"network": "patch_net", "training": "patches", "features_pool": "none"}
+    plan = plans.load({**RAW, **fitted, "dataset": dataset, "threads": "all"})
+    assert jobs_of(plan).threads(plan.chain["patches"].version) == threads
+
+
 def test_presets_and_lists_are_reached_and_a_preset_that_fits_nothing_is_named(plan):
     pathlib.Path("presets").mkdir()
     pathlib.Path("presets/odd.yaml").write_text("network: lenet_5\nfeatures_layer: latent\n")

@@ -79,6 +79,7 @@ def test_the_networks_go_by_the_size_of_the_images(shape, pool, encoder, weight)
     fitted, appended = recipe.features(shape)
     (part,) = appended.keys["features_concatenate"]
     assert fitted.keys["features_pool"] == pool
+    assert fitted.keys["patch_net_filters"][0] == (100 if shape[0] == 64 else 200)
     if shape[0] == shape[1]:
         assert (part["features_pool"], part["weight"]) == (encoder, weight)
 

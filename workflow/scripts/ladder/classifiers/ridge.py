@@ -229,14 +229,14 @@ def _validate(rows, codes, targets, scaled, seed, library):
         others = library.upload(rows[indices])
         other_norms = squared_norms(others, library.xp)
         between = distances(others, other_norms, known, norms, scaled.odd, xp=library.xp)
-        found = []
+        rows_losses = []
         for width, of_strengths in coefficients.items():
             values = kernels[width].of_distances(between, library.xp)
             for solution in of_strengths:
                 scores = library.download(values @ solution) + mean
                 logarithms = metrics.log_softmax(SHARPNESS * scores)
-                found.append(-logarithms[np.arange(len(indices)), codes[indices]])
-        return found
+                rows_losses.append(-logarithms[np.arange(len(indices)), codes[indices]])
+        return rows_losses
 
     blocks = library.each(losses, range(0, count, TESTED))
     settings = itertools.product(coefficients, STRENGTHS)

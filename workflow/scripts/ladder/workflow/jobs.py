@@ -30,8 +30,9 @@ from ladder.workflow.stages import COPIES, STAGES
 
 # the path of an input, and whether its time does not count: Snakemake's ancient()
 Input = tuple[str, bool]
-# numbers of all images, up to which a stage is mostly one thread's work
-SMALL_DATA = 2**24
+# Numbers of all images, up to which two stages at a time are done sooner: mostly one thread's work,
+# or where no network is trained, so that all but the first stages have another beside them.
+SMALL_DATA, MEDIUM_DATA = 2**24, 2**27
 
 
 _planned: set[str] = set()  # versions that a rule of this process makes
@@ -299,13 +300,15 @@ class Jobs:
 
     def threads(self, version: str | None) -> int:
         """CPU threads of a job: the configuration's, not --cores, which limits the jobs that run at
-        once; 1 for a mere page; half of `all` where two jobs on small data are done sooner.
+        once; 1 for a mere page; half of `all` where two jobs at a time are done sooner.
         """
         stage = self.plan.artifacts[version].stage if version else ""
         if version and STAGES[stage].anywhere:
             return 1
         run = self.plan.runs.get(version or "", self.plan.run)
-        halves = run.given.threads == "all" and stage != "train" and _has_small_data(run.facts)
+        trains = any(artifact.stage == "train" for artifact in self.plan.artifacts.values())
+        most = SMALL_DATA if trains else MEDIUM_DATA
+        halves = run.given.threads == "all" and stage != "train" and _numbers(run.facts) <= most
         threads = int(run.settings.threads)
         return max(1, threads // 2) if halves else threads
 
@@ -316,9 +319,9 @@ class Jobs:
         )
 
 
-def _has_small_data(facts: Facts) -> bool:
-    images = facts.train + facts.test + facts.unlabelled
-    return images * math.prod(facts.shape) <= SMALL_DATA
+def _numbers(facts: Facts) -> int:
+    """Of all images."""
+    return (facts.train + facts.test + facts.unlabelled) * math.prod(facts.shape)
 
 
 def check_runnable(artifact: PlannedArtifact) -> None:

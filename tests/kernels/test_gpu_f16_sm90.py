@@ -11,20 +11,22 @@ from channel_blocks import (
     forward,
     gradient_of,
     input_grad,
+    launched,
     numbers,
+    operands,
     rows_of,
     tiles_of,
     weight_grad,
 )
 from compiled import without_spills
-from kernel_checks import integers, normal
+from kernel_checks import integers, normal, poisoned
 from ladder.arithmetic.multipliers import to_float16
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs import gpu_bf16_sm90
 from ladder.rungs.packed_tiles import FLOAT16
 from rounded_copies import check_products, check_training
-from rung_checks import ORDERS, Convolution, in_one_order, training_plan
+from rung_checks import ORDERS, Convolution, in_one_order, run_step, training_plan
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
 RUNG = "gpu_f16_sm90"
@@ -42,10 +44,11 @@ def test_operands_are_arranged_as_halves_subnormal_and_infinite_ones_too():
         found, wanted = channel_blocks_of(x, 1, ORDERS, FLOAT16), rows_of(bordered(rounded, 1))
         found = numbers(found.reshape(wanted.shape), FLOAT16)
         assert np.array_equal(found, wanted, equal_nan=True)
-    dy = normal(*SHAPE)
-    steps = gradient_of(dy, 1, ORDERS, gpu_bf16_sm90.ChannelBlocks(FLOAT16))["steps"]
-    wanted = rows_of(to_float16(dy))
-    assert np.array_equal(numbers(steps, FLOAT16)[:, : wanted.shape[1]], wanted)
+    dy = normal(9, 3, 5, 80)
+    steps = gradient_of(dy, 2, ORDERS, gpu_bf16_sm90.ChannelBlocks(FLOAT16))["steps"]
+    steps, wanted = numbers(steps, FLOAT16), rows_of(to_float16(dy))
+    filled = np.pad(wanted, ((0, 0), (0, steps.shape[1] - wanted.shape[1]), (0, 0)))
+    assert np.array_equal(steps, filled)
     weight = normal(40, 1, 1, 64)
     packed, flipped = tiles_of(weight, ORDERS, FLOAT16)
     assert np.array_equal(
@@ -77,6 +80,23 @@ def test_products_of_halves_in_channel_blocks(shape, stride, tile):
         lambda conv: weight_grad(conv, FLOAT16),
         FLOAT16,
     )
+
+
+def test_a_copy_that_a_convolution_writes_is_its_result_with_a_border_of_zeros():
+    conv = Convolution((3, 6, 10, 40, 72, 3, 1), normal)
+    with in_one_order():
+        y = forward(conv, True, gpu_bf16_sm90.SMALL, FLOAT16)
+    wanted = channel_blocks_of(y, 2, number_format=FLOAT16)
+    copy = poisoned(wanted.shape, np.uint16)
+    run_step(
+        launched(gpu_bf16_sm90.forward, FLOAT16, gpu_bf16_sm90.SMALL),
+        operands(conv, FLOAT16),
+        {"copy": copy},
+        stride=1,
+        relu=True,
+        padding=2,
+    )
+    assert copy.tobytes() == wanted.tobytes()
 
 
 def test_gradients_below_the_normal_halves_keep_their_bits_down_to_the_last():

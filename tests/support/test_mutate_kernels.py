@@ -5,6 +5,9 @@ import shutil
 
 import pytest
 
+import cuda_emulator
+import mutant_fates
+import mutant_schemata
 import mutate_kernels
 import needs
 from ladder.sources import ROOT
@@ -129,6 +132,27 @@ def test_tests_that_fail_without_a_mutation_are_said(toy):
     (toy / "tests/kernels/test_toy.py").write_text("def test(): assert 0")
     with pytest.raises(SystemExit, match="fail on the kernels as they are"):
         mutate_kernels.main(["toy"], toy)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+def test_a_mutant_that_does_not_compile_is_left_out_of_what_is_loaded_then(toy, monkeypatch):
+    """Also where the emulator does not look whether files have changed, as in the tests."""
+    monkeypatch.setattr(cuda_emulator, "isolated", False)
+    folder, names = toy / "kernels", toy / "tests/support/emulated.h"
+    names.write_text(names.read_text() + mutant_schemata.HEADER)
+    file = folder / "toy/scale.cu"
+    file.write_text(f"{KERNEL}// {toy}: in no cache")
+    at = KERNEL.index("2.0f"), KERNEL.index("2.0f") + len("2.0f")
+    kernels = mutant_fates.Kernels(
+        cuda_emulator,
+        folder,
+        {1: ("toy/scale.cu", *at, "nosuch"), 2: ("toy/scale.cu", *at, "3.0f")},
+    )
+    kernels.write_schemata()
+    with pytest.raises(cuda_emulator.CompileError) as failed:
+        cuda_emulator.load(file, (), (folder, names)).plain  # noqa: B018 (compiles)
+    assert kernels.leave_out(str(failed.value)) and kernels.wrong == {1}
+    cuda_emulator.load(file, (), (folder, names)).plain  # noqa: B018
 
 
 def test_comments_signatures_and_what_gcc_does_not_see_are_left_alone(tmp_path):

@@ -422,53 +422,53 @@ def fills_and_fits(build: PlanBuilder, conv: Layer) -> bool:
 # ---- launches
 
 
-def forward(step: Step, build: Values, tile: Tile | None = None) -> tuple[Launch, ...]:
+def forward(step: Step, values: Values, tile: Tile | None = None) -> tuple[Launch, ...]:
     """tile: replaces the one that the shape asks for; likewise in the input gradient."""
-    filters, image = build.shape(step.reads["bias"])[0], build.shape(step.reads["x"])[1:4]
-    kernel = build.shape(step.reads["weight"])[1]
+    filters, image = values.shape(step.reads["bias"])[0], values.shape(step.reads["x"])[1:4]
+    kernel = values.shape(step.reads["weight"])[1]
     windows = Windows(image, kernel, step.attributes["stride"])
-    return _convolution(build, forward_epilogue(step, build), filters, windows, tile)
+    return _convolution(values, forward_epilogue(step, values), filters, windows, tile)
 
 
-def phase_forward(step: Step, build: Values, tile: Tile | None = None) -> tuple[Launch, ...]:
-    filters, image = build.shape(step.reads["bias"])[0], build.shape(step.reads["x"])[1:4]
+def phase_forward(step: Step, values: Values, tile: Tile | None = None) -> tuple[Launch, ...]:
+    filters, image = values.shape(step.reads["bias"])[0], values.shape(step.reads["x"])[1:4]
     windows = Windows(image, PHASE_KERNEL, spread=2)
-    return _convolution(build, forward_epilogue(step, build), filters, windows, tile)
+    return _convolution(values, forward_epilogue(step, values), filters, windows, tile)
 
 
-def phase_input_grad(step: Step, build: Values, tile: Tile | None = None) -> tuple[Launch, ...]:
-    channels = build.shape(step.writes.get("dx") or step.writes["bias_partials"])[-1]
-    windows = Windows(build.shape(step.reads["dy"])[1:4], *PHASE_TAPS)
-    return _convolution(build, gradient_epilogue(step, build), channels, windows, tile)
+def phase_input_grad(step: Step, values: Values, tile: Tile | None = None) -> tuple[Launch, ...]:
+    channels = values.shape(step.writes.get("dx") or step.writes["bias_partials"])[-1]
+    windows = Windows(values.shape(step.reads["dy"])[1:4], *PHASE_TAPS)
+    return _convolution(values, gradient_epilogue(step, values), channels, windows, tile)
 
 
-def input_grad(step: Step, build: Values, tile: Tile | None = None) -> tuple[Launch, ...]:
-    reads, writes, kernel = step.reads, step.writes, build.shape(step.reads["flipped"])[1]
+def input_grad(step: Step, values: Values, tile: Tile | None = None) -> tuple[Launch, ...]:
+    reads, writes, kernel = step.reads, step.writes, values.shape(step.reads["flipped"])[1]
     if "dx" in writes:
-        *image, channels = build.shape(writes["dx"])
+        *image, channels = values.shape(writes["dx"])
     else:
         (batch, *padded), channels = (
-            build.shape(reads["kept"])[1:4],
-            build.shape(writes["bias_partials"])[1],
+            values.shape(reads["kept"])[1:4],
+            values.shape(writes["bias_partials"])[1],
         )
         image = [batch, *(size - 2 * step.attributes["kept_padding"] for size in padded)]
     windows = Windows(_image_of_gradient(image, kernel), kernel)
-    return _convolution(build, gradient_epilogue(step, build), channels, windows, tile)
+    return _convolution(values, gradient_epilogue(step, values), channels, windows, tile)
 
 
 def _convolution(
-    build: Values,
+    values: Values,
     epilogue: Epilogue,
     filters: int,
     windows: Windows,
     tile: Tile | None,
 ) -> tuple[Launch, ...]:
     x, weight, *_ = epilogue.arrays
-    channel_blocks, _, _, stored, _ = build.shape(weight)
+    channel_blocks, _, _, stored, _ = values.shape(weight)
     grid = _blocks(windows, filters, "WINDOWS" in epilogue.defines, tile)
     phases = windows.spread**2
     image_pixels, padded_filters = (
-        elements(build, x) // channel_blocks // CHANNEL_BLOCK,
+        elements(values, x) // channel_blocks // CHANNEL_BLOCK,
         stored // phases,
     )
     tile, sizes = grid.tile, (grid.pixels * phases, image_pixels, grid.rows, grid.together)
@@ -504,10 +504,10 @@ def _convolution(
     )
 
 
-def arrange_image(step: Step, build: Values) -> tuple[Launch, ...]:
+def arrange_image(step: Step, values: Values) -> tuple[Launch, ...]:
     x, channel_blocks = step.reads["x"], step.writes["rounded"]
-    _, height, width, channels = build.shape(x)
-    chunks = elements(build, channel_blocks) // (CHANNEL_BLOCK // CHUNKS)
+    _, height, width, channels = values.shape(x)
+    chunks = elements(values, channel_blocks) // (CHANNEL_BLOCK // CHUNKS)
     return (
         Launch(
             "gpu_bf16_sm90/arrange.cu",
@@ -518,7 +518,7 @@ def arrange_image(step: Step, build: Values) -> tuple[Launch, ...]:
                 x,
                 channel_blocks,
                 *integers(
-                    chunks // CHUNKS // build.shape(channel_blocks)[0],
+                    chunks // CHUNKS // values.shape(channel_blocks)[0],
                     height,
                     width,
                     channels,
@@ -529,14 +529,14 @@ def arrange_image(step: Step, build: Values) -> tuple[Launch, ...]:
     )
 
 
-def arrange_gradient(step: Step, build: Values) -> tuple[Launch, ...]:
+def arrange_gradient(step: Step, values: Values) -> tuple[Launch, ...]:
     dy, bias_partials = step.reads["dy"], step.writes["bias_partials"]
     channel_blocks, steps = both_gradients(step.writes)
-    batch, height, width, channels = build.shape(dy)
-    padding, (_, *phases, step_pixels, _) = step.attributes["padding"], build.shape(steps)
+    batch, height, width, channels = values.shape(dy)
+    padding, (_, *phases, step_pixels, _) = step.attributes["padding"], values.shape(steps)
     pixels = batch * (height + 2 * padding) * (width + 2 * padding)
     sizes = integers(pixels, height, width, channels, padding, PIXELS_OF_PARTIAL, step_pixels)
-    grid = build.shape(bias_partials)[0], blocks(channels, CHANNEL_BLOCK)
+    grid = values.shape(bias_partials)[0], blocks(channels, CHANNEL_BLOCK)
     return (
         Launch(
             "gpu_bf16_sm90/arrange.cu",
@@ -549,44 +549,44 @@ def arrange_gradient(step: Step, build: Values) -> tuple[Launch, ...]:
     )
 
 
-def weight_grad(step: Step, build: Values) -> tuple[Launch, ...]:
+def weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     """The parts of a weight gradient, and their sums unless the update adds them."""
     product, parts, channels = _parts_of_weight(
-        step, build, step.attributes["kernel"], step.attributes["stride"]
+        step, values, step.attributes["kernel"], step.attributes["stride"]
     )
     return (
         (product,)
         if "parts" in step.writes
-        else (product, add_parts(step, build, parts, channels, channels))
+        else (product, add_parts(step, values, parts, channels, channels))
     )
 
 
-def phase_weight_grad(step: Step, build: Values) -> tuple[Launch, ...]:
+def phase_weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     """The same for phase weights, and from these for the 3x3 taps."""
-    product, parts, _ = _parts_of_weight(step, build, PHASE_KERNEL, 1, spread=2)
+    product, parts, _ = _parts_of_weight(step, values, PHASE_KERNEL, 1, spread=2)
     if "parts" in step.writes:
         return (product,)
     return product, *add_phase_parts(
-        step, build, parts, build.shape(step.reads["bias_partials"])[1]
+        step, values, parts, values.shape(step.reads["bias_partials"])[1]
     )
 
 
 def _parts_of_weight(
-    step: Step, build: Values, kernel: int, stride: int, spread: int = 1
+    step: Step, values: Values, kernel: int, stride: int, spread: int = 1
 ) -> tuple[Launch, str, int]:
     """(the launch that leaves a weight gradient in parts, their buffer, channels of x)."""
-    x, dy, filters = step.reads["x"], step.reads["dy"], build.shape(step.reads["bias_partials"])[1]
-    channel_blocks, *image, _ = build.shape(x)
+    x, dy, filters = step.reads["x"], step.reads["dy"], values.shape(step.reads["bias_partials"])[1]
+    channel_blocks, *image, _ = values.shape(x)
     tile, weights = filters_together(filters, kernel), filters * kernel**2
     windows = Windows(image, kernel, stride, spread)
-    splits, per_split = _split_of(build.shape(x), filters, kernel, stride, spread)
+    splits, per_split = _split_of(values.shape(x), filters, kernel, stride, spread)
     parts, rows = step.writes.get("parts"), span_of_taps(windows)
     channels = (
-        build.shape(parts)[1] // weights // spread**2
+        values.shape(parts)[1] // weights // spread**2
         if parts
-        else build.shape(step.writes["dweight"])[3]
+        else values.shape(step.writes["dweight"])[3]
     )
-    parts = parts or build.workspace(
+    parts = parts or values.workspace(
         f"{step.layer}.parts", (splits, spread**2 * weights * channels)
     )
     sizes = integers(
@@ -596,7 +596,7 @@ def _parts_of_weight(
         stride,
         math.prod(windows.output),
         math.prod(image),
-        build.shape(dy)[-2],
+        values.shape(dy)[-2],
         per_split,
         rows,
     )

@@ -43,7 +43,7 @@ TARGETS = report model table demo test test-all lint rung check benchmark gpu-ch
 .PHONY: $(TARGETS) environment gpu-environment test-environment pins-environment pytorch
 
 # Snakemake with a line for each stage; VERBOSE=1: with its own words.
-SNAKEMAKE = @.venv/bin/python workflow/scripts/run_workflow.py --cores 1 $(if $(VERBOSE),-v)
+SNAKEMAKE = @.venv/bin/python workflow/scripts/run_workflow.py --cores all $(if $(VERBOSE),-v)
 
 report: environment
 	$(SNAKEMAKE) results/report.html

@@ -2,7 +2,7 @@
 side.
 
     python benchmarks/cpu.py --torch-python .venv-benchmark/bin/python --peers-python PYTHON
-    [--networks lenet_5,...] [--threads 2] [--out FILE.json]
+    [--networks lenet_5,...] [--threads 2] [--load 4] [--out FILE.json]
 
 PYTHON is that of an environment with tensorflow-cpu and jax of your own. All train the same
 networks, built from the same table of layers, with Adam on random images, float32, same batch, same
@@ -11,9 +11,13 @@ numbers PyTorch and TensorFlow also with bfloat16 activations, which the cpu run
 They run in turns, each turn in a new process, so that a noisy machine affects all; a figure is the
 median step over all turns. CPU milliseconds are those of all threads, which other programs disturb
 less. A step of the cpu rung includes loading its batch, the others' do not.
+
+With --load so many other processes compute all the time, as on a machine that is shared. A figure
+is then the mean step, as the waits of a thread that is not running are rare and long.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -35,6 +39,7 @@ import numpy as np  # noqa: E402
 
 MNIST, CIFAR = (28, 28, 1), (32, 32, 3)
 WARM_UP = 3
+COMPUTE = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
 OURS = "Kernel Ladder, cpu"
 # flags in /proc/cpuinfo of CPUs that multiply bfloat16 numbers
 BFLOAT16 = {"avx512_bf16", "amx_bf16"}
@@ -67,7 +72,12 @@ def main():
         print(json.dumps(time_steps(case_of(json.loads(arguments.worker)), arguments.threads)))
         return
     machine = {name: value for name, value in runtime.machine().items() if name != "host"}
-    record = {"machine": machine, "threads": arguments.threads, "rows": []}
+    record = {
+        "machine": machine,
+        "threads": arguments.threads,
+        "load": arguments.load,
+        "rows": [],
+    }
     print(
         f"{record['machine']['processor']}, {arguments.threads} threads, {record['machine']['blas']}"
     )
@@ -90,28 +100,40 @@ def main():
 
 def rows(case, arguments):
     """Measurements of a case, one row per contender; `ladder_is_faster_by` and `cpu_ratio` are
-    ratios of medians over all turns.
+    ratios of medians over all turns, with --load of means.
     """
     programs = commands(case, arguments)
     steps = {name: [] for name in programs}
-    for _ in range(arguments.turns):
-        for name, command in programs.items():
-            steps[name] += measure(command)
-    ours, our_cpu = (statistics.median(part) for part in zip(*steps[OURS], strict=True))
+    with others(arguments.load):
+        for _ in range(arguments.turns):
+            for name, command in programs.items():
+                steps[name] += measure(command)
+    figure = statistics.mean if arguments.load else statistics.median
+    ours, our_cpu = (figure(part) for part in zip(*steps[OURS], strict=True))
     for name, times in steps.items():
         seconds, cpu = zip(*times, strict=True)
-        median = statistics.median(seconds)
+        typical = figure(seconds)
         yield {
             **dataclasses.asdict(case),
             "name": name,
-            "ms": 1000 * median,
+            "ms": 1000 * typical,
             "fastest_ms": 1000 * min(seconds),
             "slowest_ms": 1000 * max(seconds),
-            "images_per_second": case.batch / median,
-            "ladder_is_faster_by": median / ours,
-            "cpu_ms": 1000 * statistics.median(cpu),
-            "cpu_ratio": statistics.median(cpu) / our_cpu,
+            "images_per_second": case.batch / typical,
+            "ladder_is_faster_by": typical / ours,
+            "cpu_ms": 1000 * figure(cpu),
+            "cpu_ratio": figure(cpu) / our_cpu,
         }
+
+
+@contextlib.contextmanager
+def others(count):
+    """So many processes that compute, none longer than this one lives."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            loop = stack.enter_context(subprocess.Popen([sys.executable, "-c", COMPUTE]))
+            stack.callback(loop.kill)
+        yield
 
 
 def commands(case, arguments):
@@ -224,6 +246,9 @@ def parse():
     parser.add_argument("--networks", help="names with commas between them; by default all")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--threads", type=int, default=runtime.available_cores())
+    parser.add_argument(
+        "--load", type=int, default=0, help="other processes that compute meanwhile"
+    )
     parser.add_argument("--out", type=pathlib.Path, help="write the record there as JSON")
     parser.add_argument("--worker", metavar="CASE", help=argparse.SUPPRESS)
     return parser.parse_args()

@@ -1,5 +1,9 @@
 """What a version depends on beside parameters: the sources of a stage, and not the libraries."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 import planned
@@ -67,3 +71,20 @@ def test_a_features_stage_depends_on_its_rung_and_the_pixels_do_not():
 )
 def test_a_stage_that_computes_on_a_gpu_asks_for_one(params, on_gpu):
     assert catalog.computes_on_gpu(params) == on_gpu
+
+
+def test_a_command_begins_without_the_libraries_that_take_longest_to_import(tmp_path):
+    program = """
+import sys
+from ladder.workflow import commands, config, copies, jobs, notices, places, plans, search, stages
+plans.load({})
+print(sorted({"scipy", "jinja2", "sklearn", "numba"} & sys.modules.keys()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "[]\n", done.stderr

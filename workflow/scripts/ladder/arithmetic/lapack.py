@@ -53,14 +53,16 @@ def largest_eigenvectors(matrix, count):
     return values[:count], vectors
 
 
-def inverse_of_lower(matrix):
-    """The inverse (n, n) float64 of a lower triangular matrix; raises numpy.linalg.LinAlgError if
-    its diagonal has a 0.
+def inverse_of_factor(lower):
+    """L^-1, lower triangular, of a symmetric positive definite L L', in place of its lower half
+    (n, n) float64, C-contiguous with zeros above the diagonal.
+
+    Raises numpy.linalg.LinAlgError if the matrix is not positive definite.
     """
-    # a copy, which LAPACK overwrites, and sees transposed
-    inverse = np.array(matrix, np.float64, order="C")
-    _call("dtrtri", b"U", b"N", _int(len(inverse)), inverse.ctypes, _int(len(inverse)))
-    return inverse
+    size = _int(len(lower))
+    _call("dpotrf", b"U", size, lower.ctypes, size)  # LAPACK sees it transposed
+    _call("dtrtri", b"U", b"N", size, lower.ctypes, size)
+    return lower
 
 
 def _call(name, *arguments):

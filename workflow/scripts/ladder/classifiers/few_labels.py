@@ -110,7 +110,7 @@ def _fit(known, norms, targets, labels, scaled):
     fits, between = [], distances(known, norms, known, norms, scaled.odd)
     for width in WIDTHS:
         kernel = dataclasses.replace(scaled, gamma=width * scaled.gamma)
-        values = kernel.of_distances(between).astype(np.float64)
+        values = np.tril(kernel.of_distances(between)).astype(np.float64)
         np.fill_diagonal(values, kernel.own(known))
         for strength in STRENGTHS:
             coefficients, diagonal = _solve(values, strength, targets)
@@ -124,11 +124,11 @@ def _fit(known, norms, targets, labels, scaled):
 
 def _solve(values, strength, targets):
     """(G^-1 targets (n, k), the diagonal (n,) of G^-1) of the positive definite G = values +
-    strength I = L L', float64.
+    strength I = L L', float64; values: the lower half, zeros above.
     """
-    matrix = values.copy()
-    matrix.flat[:: len(matrix) + 1] += strength
-    lower = lapack.inverse_of_lower(np.linalg.cholesky(matrix))
+    lower = values.copy()
+    lower.flat[:: len(lower) + 1] += strength
+    lapack.inverse_of_factor(lower)
     # lower is L^-1, and G^-1 is L^-T L^-1: an element of its diagonal is the squared norm of a
     # column of L^-1.
     return lower.T @ (lower @ targets), np.einsum("ij,ij->j", lower, lower)

@@ -3,7 +3,6 @@
 import math
 from typing import Any, NamedTuple
 
-from ladder.classifiers import ridge
 from ladder.data import facts as dataset_facts
 from ladder.data import normalization
 from ladder.data.facts import FOLDER, Facts
@@ -230,7 +229,11 @@ def _check_classifiers(settings: Settings, facts: Facts) -> None:
             "config: svm_kernel is none, but then kernel ridge has to answer; add ridge to evaluations, or set "
             "svm_kernel to rbf"
         )
-    if "ridge" in settings.evaluations and images < ridge.LEAST:
+    if "ridge" not in settings.evaluations:
+        return
+    from ladder.classifiers import ridge  # here, because SciPy would delay every command
+
+    if images < ridge.LEAST:
         raise UserError(
             f"config: evaluations has ridge, which needs {ridge.LEAST} training images, but there are {images}; leave "
             "it out"

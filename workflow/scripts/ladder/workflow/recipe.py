@@ -10,12 +10,11 @@ import dataclasses
 import math
 from typing import Any, NamedTuple
 
-from ladder.classifiers import looks, ridge
+from ladder.classifiers import looks
 from ladder.classifiers.looks import Looks
 from ladder.data import facts as dataset_facts
 from ladder.data.facts import FOLDER, Facts
 from ladder.network import networks
-from ladder.pages import intervals
 from ladder.store.roles import PIXELS, RANDOM, STRONG
 from ladder.workflow.settings import Settings
 
@@ -127,6 +126,8 @@ def mirror_images(seen: Looks) -> Choice:
     """Whether features are averaged with those of mirror images."""
     if not seen.count:
         return Choice({"features_flip": False}, "too few pictures to compare with mirror images")
+    from ladder.pages import intervals  # here, because Jinja would delay every command
+
     share = seen.right / seen.count
     alike = share < MIRRORED and intervals.wilson(share, seen.count)[0] <= MIRRORED_DOWN_TO
     words = "look" if alike else "do not look"
@@ -168,6 +169,8 @@ def classifiers(images: int) -> Choice:
     """Kernel ridge answers; the SVM, whose time grows faster, stands beside it where that is
     short.
     """
+    from ladder.classifiers import ridge  # here, because SciPy would delay every command
+
     if images < ridge.LEAST:
         return Choice({"evaluations": []}, f"kernel ridge needs {ridge.LEAST} training pictures")
     if images <= MOST_FOR_SVM:

@@ -75,7 +75,7 @@ const charts = (() => {
   forward.time = forward.linear;
   backward.time = backward.linear;
 
-  const SCALES = {linear: "linear", log: "logarithmic", error: "expanded towards 100\u202f%"};
+  const SCALES = {linear: "linear", log: "logarithmic", error: "expanded"};
 
   // What an axis can be switched to, the first one is shown; values: all that it holds.
   const kindsOf = (axis, values) => {

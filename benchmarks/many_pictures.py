@@ -73,9 +73,7 @@ def make(folder, kind, count, source):
     wanted = zip(range(count), itertools.cycle(order), strict=False)
     unfinished = folder.with_name(f"{folder.name}.part")
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        for _ in pool.map(
-            lambda row: write(unfinished, row[0], *pictures[row[1]], kind), wanted
-        ):
+        for _ in pool.map(lambda row: write(unfinished, row[0], *pictures[row[1]], kind), wanted):
             pass
     unfinished.rename(folder)
 

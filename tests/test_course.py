@@ -115,7 +115,8 @@ def test_every_rung_has_a_section_with_all_its_parts():
 
 @pytest.mark.parametrize("solution", SOLUTIONS.values(), ids=SOLUTIONS)
 def test_a_solution_changes_what_make_rung_copies(solution):
-    assert solution.changes and solution.files()
+    assert solution.changes
+    exec(solution.files()["mine.py"], {})  # with functions that there are
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")

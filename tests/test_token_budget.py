@@ -30,7 +30,7 @@ BUDGET = {
     "snakemake_logger_plugin_ladder": 564,
     "package": 263,
     "benchmarks": 54095,
-    "tests": 451200,
+    "tests": 451260,
     # with its tests
     "emulator": 45665,
 }

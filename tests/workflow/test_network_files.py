@@ -38,7 +38,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def raw():
-    return planned.RAW
+    return dict(planned.RAW)
 
 
 def read(text, image=(32, 32, 3), classes=10, path="mine.yaml"):

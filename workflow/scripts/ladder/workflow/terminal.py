@@ -110,7 +110,7 @@ def _is_page(target: str) -> bool:
 def _verdict(page: pathlib.Path) -> list[str]:
     """The verdict of a report, and the command that most likely helps it."""
     summary = json.loads(page.with_name("summary.json").read_text("utf-8"))
-    advised = summary.get("next")
-    return [summary["verdict"]] * bool(summary["verdict"]) + (
+    verdict, advised = summary.get("verdict"), summary.get("next")
+    return [verdict] * bool(verdict) + (
         [f"What most likely helps, as {advised['reason']}:", advised["command"]] if advised else []
     )

@@ -8,7 +8,7 @@ import count_tokens
 BUDGET = {
     "scripts": 11612,
     "ladder": 1607,
-    "arithmetic": 11926,
+    "arithmetic": 11927,
     "classifiers": 11537,
     "data": 18702,
     "demo": 3045,
@@ -25,12 +25,12 @@ BUDGET = {
     "stage": 1610,
     "tools": 5088,
     "verify": 5031,
-    "workflow": 36813,
+    "workflow": 36816,
     # a package of its own, where Snakemake looks for it
     "snakemake_logger_plugin_ladder": 564,
     "package": 263,
     "benchmarks": 54234,
-    "tests": 444397,
+    "tests": 444408,
     # with its tests
     "emulator": 48566,
 }

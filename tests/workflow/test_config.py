@@ -20,7 +20,7 @@ from ladder.workflow import array_libraries, chains, config, runs, settings
 
 @pytest.fixture
 def raw():
-    return dict(planned.RAW)
+    return planned.RAW
 
 
 @pytest.mark.parametrize(

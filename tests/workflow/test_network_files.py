@@ -38,7 +38,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def raw():
-    return dict(planned.RAW)
+    return planned.RAW
 
 
 def read(text, image=(32, 32, 3), classes=10, path="mine.yaml"):
@@ -269,7 +269,7 @@ def test_the_content_of_the_file_is_part_of_versions_and_its_place_is_not(here, 
 
 def test_the_layers_are_what_other_keys_are_checked_against(here, raw):
     (here / "mine.yaml").write_text(MINE)
-    raw |= {"network": "mine.yaml", "variant": "cpu"}
+    raw = raw | {"network": "mine.yaml", "variant": "cpu"}
     assert runs.resolve(config.load(raw | {"features_layer": "pool1"})).features_layer == "pool1"
     with pytest.raises(UserError, match="mine.yaml has no such layer; did you mean hidden"):
         runs.resolve(config.load(raw | {"features_layer": "hiden"}))
@@ -284,7 +284,7 @@ def test_a_network_that_does_not_fit_the_memory_is_refused_before_anything_runs(
 ):
     (here / "mine.yaml").write_text(MINE)
     monkeypatch.setattr(runtime, "memory_bytes", lambda: memory)
-    raw |= {"network": "mine.yaml", "variant": "cpu", "batch_size": 64}
+    raw = raw | {"network": "mine.yaml", "variant": "cpu", "batch_size": 64}
     with pytest.raises(
         UserError, match="^config: a training step of mine.yaml with batch_size 64 takes .* has"
     ) as error:

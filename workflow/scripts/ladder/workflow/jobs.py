@@ -306,7 +306,7 @@ class Jobs:
         if version and STAGES[stage].anywhere:
             return 1
         run = self.plan.runs.get(version or "", self.plan.run)
-        trains = any(artifact.stage == "train" for artifact in self.plan.artifacts.values())
+        trains = any(artifact.stage == "train" for artifact in self.chain.values())
         most = SMALL_DATA if trains else MEDIUM_DATA
         halves = run.given.threads == "all" and stage != "train" and _numbers(run.facts) <= most
         threads = int(run.settings.threads)

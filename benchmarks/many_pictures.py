@@ -12,7 +12,6 @@ processors, and the largest sum of the resident memory of its processes; of the 
 bytes that it has read. Linux only: /proc has all of it.
 """
 
-import argparse
 import concurrent.futures
 import itertools
 import os
@@ -27,7 +26,7 @@ import time
 import numpy as np
 from PIL import Image
 
-from own_pictures import ROOT, Source
+from own_pictures import ROOT, Source, command
 
 EVERY = 0.2  # seconds between two looks at the processes
 TICKS, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
@@ -36,9 +35,7 @@ COMMAND = "command"  # what is not in a stage
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("kind", choices=SIDES)
     parser.add_argument("count", type=int)
     parser.add_argument("--no-labels", action="store_true")
@@ -99,8 +96,8 @@ def watched(words, folder):
     """Run a command and print what each of its stages used."""
     began = time.monotonic()
     script, snakefile = ROOT / "workflow/scripts/run_workflow.py", ROOT / "Snakefile"
-    command = [sys.executable, str(script), "--snakefile", str(snakefile), *words]
-    process = subprocess.Popen([*command, "--cores", str(os.cpu_count())], cwd=folder)
+    workflow = [sys.executable, str(script), "--snakefile", str(snakefile), *words]
+    process = subprocess.Popen([*workflow, "--cores", str(os.cpu_count())], cwd=folder)
     used, ended = Used(process.pid), threading.Event()
     watcher = threading.Thread(target=used.watch, args=(ended,))
     watcher.start()
@@ -184,4 +181,4 @@ def seen(pid):
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -8,6 +8,7 @@ Snakemake's words in .snakemake/log, either way.
 import json
 import pathlib
 import sys
+from collections.abc import Iterable, Sequence
 
 from ladder import caller
 from ladder.errors import UserError
@@ -32,10 +33,7 @@ def run(words: list[str]) -> int:
             config.read_file(file)
         from snakemake import cli  # here, because it takes a second
 
-        parser = cli.get_argument_parser()
-        targets = parser.parse_known_args(words)[0].targets
-        given = Command(tuple(with_pictures(words, targets)))
-        asked = set(parser.parse_known_args(list(given.words))[0].targets) or {DEFAULT}
+        given = Command(tuple(with_pictures(words, named_targets(words))))
         sys.argv = ["snakemake", *given.words]
         command.interrupt_once()
         quiet = not (own or given.dry)
@@ -53,9 +51,17 @@ def run(words: list[str]) -> int:
             print(end.code, file=sys.stderr)
             return 1
         if not end.code and quiet:
-            sys.stdout.writelines(f"{line}\n" for line in page_lines(asked))
+            sys.stdout.writelines(f"{line}\n" for line in page_lines(named_targets(given.words)))
         return end.code or 0
     return 0
+
+
+def named_targets(words: Sequence[str]) -> list[str]:
+    """Every word that Snakemake takes for a target, our own or not."""
+    from snakemake import cli  # here, because it takes a second
+
+    targets: list[str] = cli.get_argument_parser().parse_known_args(list(words))[0].targets
+    return targets
 
 
 def with_pictures(words: list[str], targets: list[str]) -> list[str]:
@@ -91,9 +97,11 @@ def _is_pictures(word: str) -> bool:
     return "/" in word and path.parts[0] not in ("results", "logs")
 
 
-def page_lines(targets: set[str]) -> list[str]:
-    """The verdict of the run whose report was asked for, and the address of each page."""
-    lines = []
+def page_lines(named: Iterable[str]) -> list[str]:
+    """The verdict of the run whose report was asked for, and the address of each page; named: the
+    targets of the command.
+    """
+    targets, lines = set(named) or {DEFAULT}, []
     for role, (page, *_) in COPIES.items():
         path = pathlib.Path(page)
         if targets & {role, *COPIES[role]} and path.exists():

@@ -46,6 +46,11 @@ def test_a_missing_or_binary_file_of_settings_is_one_line_with_the_nearest_name(
     assert line.startswith(said)
 
 
+def test_help_is_snakemakes(capsys):
+    assert terminal.run(["--help"]) == 0
+    assert capsys.readouterr().out.startswith("usage: ")
+
+
 def test_a_mistyped_target_is_one_line_and_a_file_that_is_there_is_none():
     commands.check_targets([__file__], [])
     for target, near in (

@@ -8,7 +8,7 @@ Snakemake's words in .snakemake/log, either way.
 import json
 import pathlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ladder import caller
 from ladder.errors import UserError
@@ -27,7 +27,7 @@ def run(words: list[str]) -> int:
     """Run Snakemake in this process with these words, a folder of pictures among them; returns its
     exit status, 2 if a file of settings cannot be read.
     """
-    words, own = [word for word in words if word != OWN], OWN in words
+    words, own, quiet = [word for word in words if word != OWN], OWN in words, False
     try:
         for file in Command(tuple(words)).values(*FILES):
             config.read_file(file)
@@ -56,12 +56,11 @@ def run(words: list[str]) -> int:
     return 0
 
 
-def named_targets(words: Sequence[str]) -> list[str]:
+def named_targets(words: Iterable[str]) -> list[str]:
     """Every word that Snakemake takes for a target, our own or not."""
     from snakemake import cli  # here, because it takes a second
 
-    targets: list[str] = cli.get_argument_parser().parse_known_args(list(words))[0].targets
-    return targets
+    return list(cli.get_argument_parser().parse_known_args(list(words))[0].targets)
 
 
 def with_pictures(words: list[str], targets: list[str]) -> list[str]:

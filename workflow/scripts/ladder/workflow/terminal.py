@@ -33,7 +33,7 @@ def run(words: list[str]) -> int:
             config.read_file(file)
         from snakemake import cli  # here, because it takes a second
 
-        given = Command(tuple(with_pictures(words, named_targets(words))))
+        given = Command(tuple(with_pictures(words)))
         sys.argv = ["snakemake", *given.words]
         command.interrupt_once()
         quiet = not (own or given.dry)
@@ -63,14 +63,15 @@ def named_targets(words: Iterable[str]) -> list[str]:
     return list(cli.get_argument_parser().parse_known_args(list(words))[0].targets)
 
 
-def with_pictures(words: list[str], targets: list[str]) -> list[str]:
+def with_pictures(words: list[str]) -> list[str]:
     """The words with the first of the targets that is a folder or a .npz file of pictures as
     settings.
 
     A target is pictures if it names one, or has a slash and lies below neither results/ nor logs/;
     a KNOWN target is none.
     """
-    pictures = next((word for word in targets if word not in KNOWN and _is_pictures(word)), None)
+    targets = (word for word in named_targets(words) if word not in KNOWN)
+    pictures = next(filter(_is_pictures, targets), None)
     if pictures is None:
         return words
     settings = ["dataset=folder", f"folder={json.dumps(pictures, ensure_ascii=False)}"]

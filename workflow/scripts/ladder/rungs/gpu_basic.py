@@ -738,10 +738,10 @@ def on_images(
     """
 
     def launches(step: Step, values: Values) -> Launches:
-        made, read = step.operands(output, image)
-        sizes = integers(*values.shape(read), *map(int, numbers(step, *attributes)))
+        output_buffer, image_buffer = step.operands(output, image)
+        sizes = integers(*values.shape(image_buffer), *map(int, numbers(step, *attributes)))
         arguments = (*step.operands(*arrays), *sizes)
-        return _one(file, step.operation, elements(values, made), arguments)
+        return _one(file, step.operation, elements(values, output_buffer), arguments)
 
     return launches
 

@@ -33,11 +33,12 @@ EXAMPLES = r"NAME|kernels/mine|rungs/mine|leaky_relu|relu4|[/_]layers\.(html|py)
 
 
 GENERATE = runpy.run_path(str(ROOT / "docs/generate.py"))
+DOCUMENTS = GENERATE["documents"]()
 
 
-@pytest.mark.parametrize("path", GENERATE["documents"](), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_generated_documents_are_up_to_date(path):
-    assert path.read_text() == GENERATE["documents"]()[path], "run `make docs`"
+    assert path.read_text() == DOCUMENTS[path], "run `make docs`"
 
 
 def test_the_description_of_the_configuration_has_every_key():

@@ -142,19 +142,20 @@ def refusal(
             )
     shown = "empty" if value in (None, "", []) else excerpt(value)
     return UserError(
-        f"{where}: {key} is {shown}, but must be {allowed(rule)}{nearest(value, choices(rule))}"
+        f"{where}: {key} is {shown}, but must be {allowed(rule, where)}{nearest(value, choices(rule))}"
     )
 
 
-def allowed(rule: dict[str, Any]) -> str:
-    """As `describe`, of many choices the first ones."""
+def allowed(rule: dict[str, Any], where: str) -> str:
+    """As `describe`, of many choices the first ones and the page that has all; where: as in `read`,
+    the configuration or a line of a network's file.
+    """
     names = list(map(str, choices(rule)))
     if len(names) <= MOST_NAMED:
         return describe(rule)
-    return (
-        f"{', '.join(names[:FIRST_NAMED])} or one of {len(names) - FIRST_NAMED} more that "
-        "docs/configuration.md has"
-    )
+    page = "configuration" if where == "config" else "networks"
+    more = f"one of {len(names) - FIRST_NAMED} more that docs/{page}.md has"
+    return f"{', '.join(names[:FIRST_NAMED])} or {more}"
 
 
 def describe(rule: dict[str, Any]) -> str:

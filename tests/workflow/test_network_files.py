@@ -106,7 +106,7 @@ def test_names_that_yaml_reads_as_something_else_are_quoted(here):
             "filters is 0, but must be a whole number at least 1 and at most 65,536 or classes",
         ),
         ("filters: 16", "filter: 16", 5, "a layer has no key 'filter'; did you mean filters?"),
-        ("kind: conv2d", "kind: conv3d", 5, "did you mean conv2d?"),
+        ("kind: conv2d", "kind: conv3d", 5, "that docs/networks.md has; did you mean conv2d?"),
         (
             "kind: maxpool2d",
             "kind: maxpool2d, window: 40",

@@ -116,6 +116,14 @@ def test_files_named_by_a_page_exist(path):
     assert {name for name in missing if not re.search(EXAMPLES, name)} == set()
 
 
+def test_the_list_of_helpers_has_those_that_there_are():
+    listed = re.findall(
+        r"`(\w+\.py)`", (ROOT / "tests/README.md").read_text().split("## Helpers")[1]
+    )
+    helpers = {path.name for path in (ROOT / "tests/support").glob("*.py")}
+    assert set(listed) == {name for name in helpers if not name.startswith("test_")}
+
+
 def test_a_kind_of_layer_touches_at_most_seven_files_that_are_there():
     recipe = (ROOT / "CONTRIBUTING.md").read_text().split("## Add a kind of layer\n")[1]
     files = re.findall(r"`([\w/]+\.py)`", recipe.partition("\n\nWithout a gradient")[0])

@@ -1,12 +1,33 @@
-"""What the command prints: faults as text, JSON and annotations of GitHub, counts as a table."""
+"""What the command prints: faults as text, JSON and annotations of GitHub, counts as a table; and
+its exit statuses.
+"""
 
 import dataclasses
 import pathlib
+import sys
 
-from cuda_emulator import faults
+import cuda_emulator
+from cuda_emulator import faults, hints
+from cuda_emulator.arguments import ArgumentError
+
+RIGHT, WRONG, UNCHECKED, INTERRUPTED = 0, 1, 2, 130
+# of a user, or of what is installed; a KernelFault is of arguments that no launch can have
+ERRORS = (
+    cuda_emulator.CompileError,
+    cuda_emulator.KernelFault,
+    ArgumentError,
+    KeyError,
+    OSError,
+)
 
 SECTOR = 32  # bytes that a GPU moves at least
 ENOUGH = 0.8  # of the bytes that are moved, or of the wavefronts, that is not worth a word
+
+
+def print_error(error):
+    """To stderr, one of ERRORS."""
+    what = error.args[0] if isinstance(error, KeyError) else error
+    print(f"cuda-emulator: {hints.first_lines(str(what))}", file=sys.stderr)
 
 
 def text(listed):
@@ -15,9 +36,9 @@ def text(listed):
 
 
 def _lines(fault):
-    place = f"{fault.file}:{fault.line}: " if fault.line else ""
+    place = f"{fault.file}:{fault.line}" if fault.line else fault.kernel
     times = f" ({fault.times} times)" if fault.times > 1 else ""
-    yield f"{place}{fault.severity}: {fault.kind}: {fault.message}{times}"
+    yield f"{place}: {fault.severity}: {fault.kind}: {fault.message}{times}"
     if line := faults.source_line(fault.file, fault.line).strip():
         yield f"    {line}"
     if fault.other:

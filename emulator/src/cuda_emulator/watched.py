@@ -308,9 +308,7 @@ def merged(listed):
     """The faults with those of several orders as one."""
     faults_by_place = {}
     for fault in listed:
-        # of a race either access comes first
-        places = frozenset([(fault.file, fault.line), fault.other or (fault.file, fault.line)])
-        key = fault.kind, places, "" if fault.line else fault.message
+        key = fault.kind, fault.places, "" if fault.line else fault.message
         faults_by_place.setdefault(key, []).append(fault)
     return [functools.reduce(_joined, same) for same in faults_by_place.values()]
 

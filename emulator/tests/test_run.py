@@ -4,7 +4,6 @@ statuses.
 
 import contextlib
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -12,8 +11,6 @@ import sys
 import pytest
 
 COMMAND = [sys.executable, "-m", "cuda_emulator", "run"]
-SOURCE = pathlib.Path(__file__).resolve().parents[1] / "src"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE)}
 
 PROGRAM = r"""
 #include <cstdio>
@@ -106,11 +103,10 @@ def course(tmp_path_factory):
     return path
 
 
-def run(*words, barrier="__syncthreads()", **environment):
+def run(*words, barrier="__syncthreads()"):
     """The CompletedProcess of the command with these words; barrier: what BARRIER is."""
     return subprocess.run(
         [*COMMAND, "-D", f"BARRIER={barrier}", *words],
-        env={**ENVIRONMENT, **environment},
         capture_output=True,
         text=True,
         timeout=300,
@@ -167,7 +163,6 @@ def test_a_launch_that_cannot_be_checked_ends_the_program_with_one_line(course):
 def test_an_endless_program_ends_with_its_command_or_its_reader(course, end):
     with subprocess.Popen(
         [*COMMAND, "-D", "BARRIER=", course, "endless"],
-        env=ENVIRONMENT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -195,8 +190,9 @@ REJECTED = {
 
 
 @pytest.mark.parametrize("text", REJECTED)
-def test_a_program_that_cannot_be_compiled_says_why_and_leaves_no_file(tmp_path, text):
+def test_a_program_that_cannot_be_compiled_says_why_and_leaves_no_file(tmp_path, monkeypatch, text):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "one.cu").write_text(text)
-    ended = run(tmp_path / "one.cu", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    ended = run(tmp_path / "one.cu")
     assert ended.returncode == 2 and REJECTED[text] in ended.stderr
     assert {path.suffix for path in tmp_path.glob("cache/*/*")} <= {".lock"}

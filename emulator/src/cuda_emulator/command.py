@@ -3,7 +3,8 @@
     cuda-emulator check vector_add.cu --grid n/256 --block 256 --size n=sweep \\
         --args x:float32[n] y:float32[n]=empty n:int32=n
 
-Exit status: 0 without an error, 1 with one, 2 where nothing could be checked, 130 if interrupted.
+Exit status: 0 without an error (of `run` the program's own), 1 with one, 2 where nothing could be
+checked, 130 if interrupted.
 """
 
 import argparse
@@ -54,7 +55,7 @@ def _parser():
     parser = argparse.ArgumentParser(
         prog="cuda-emulator",
         description="Runs CUDA kernels on the CPU and names what is wrong with them.",
-        epilog=__doc__.splitlines()[-1],
+        epilog=__doc__.rpartition("\n\n")[2],
     )
     parser.add_argument("--version", action="version", version=cuda_emulator.__version__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

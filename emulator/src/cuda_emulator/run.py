@@ -157,8 +157,8 @@ class _Program:
                 value = ctypes.string_at(addresses[number], parameter.dtype.itemsize)
                 args.append(np.frombuffer(value, parameter.dtype)[0])
         grid, block = tuple(sizes[:3]), tuple(sizes[3:6])
-        options = {"uninitialised": empty, "seconds": self.seconds}
-        result = watched.examine(function, grid, block, args, shared_bytes, **options)
+        launch = function, grid, block, args, shared_bytes
+        result = watched.examine(*launch, uninitialised=empty, seconds=self.seconds)
         for allocation in written:
             allocation.empty = 0
         self._count(result)

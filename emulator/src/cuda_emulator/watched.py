@@ -24,7 +24,7 @@ SECONDS = 60  # of the processor, that a launch may take in one order
 # Part of the largest number by which sums of atomics may differ between two orders, or so many
 # steps of the type, if that is more
 TOLERANCE, STEPS = 1e-5, 16
-FOLLOW = "unwritten output", "no access"  # notes, from errors
+FOLLOW = "unwritten output", "no access"  # notes that follow from errors
 ELSEWHERE = 63  # the bit of Faults.atomics for all that is no argument
 
 

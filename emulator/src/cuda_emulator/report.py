@@ -51,21 +51,22 @@ def _lines(fault):
 def summary(runs):
     """One line for all runs of a kernel."""
     kernel = runs[0].report.kernel
-    counts = [
-        number(sum(len(getattr(run.report, kind)) for run in runs), kind[:-1])
-        for kind in ("errors", "notes")
-    ]
+    errors = sum(len(run.report.errors) for run in runs)
+    notes = sum(len(run.report.notes) for run in runs)
     seconds = sum(run.report.seconds for run in runs)
     accesses = sum(run.report.accesses for run in runs)
-    launches = number(len(runs), "launch", "launches")
     return (
-        f"{kernel}: {counts[0]}, {counts[1]} in {launches}, each in {runs[0].orders} orders of threads; "
+        f"{kernel}: {totals(errors, notes, len(runs))}, each in {runs[0].orders} orders of threads; "
         f"{accesses:,} accesses watched in {seconds:.1f} s; __CUDA_ARCH__ is {runs[0].architecture}0"
     )
 
 
-def number(count, word, words=None):
-    return f"{count} {word if count == 1 else words or word + 's'}"
+def totals(errors, notes, launches):
+    """As "1 error, 0 notes in 2 launches"."""
+    return (
+        f"{errors} error{'s' * (errors != 1)}, {notes} note{'s' * (notes != 1)} in "
+        f"{launches} launch{'es' * (launches != 1)}"
+    )
 
 
 def as_json(runs):

@@ -68,9 +68,8 @@ def run(module, words, seconds=watched.SECONDS):
         ended = f"by {signal.Signals(-status).name}"
         ended += ", as where the host reads what cudaMalloc returned" * (status == -signal.SIGSEGV)
     print(
-        f"{module.source.name}: {report.number(totals.errors, 'error')}, "
-        f"{report.number(totals.notes, 'note')} in "
-        f"{report.number(totals.launches, 'launch', 'launches')}; the program ended {ended}",
+        f"{module.source.name}: {report.totals(totals.errors, totals.notes, totals.launches)}; "
+        f"the program ended {ended}",
         file=sys.stderr,
     )
     if totals.errors:
@@ -117,9 +116,12 @@ class _Program:
         self.module, self.totals, self.seconds = module, totals, seconds
         self.library = ctypes.CDLL(str(path))
         self.known = set()  # faults that were printed
-        self.callbacks = _LAUNCH(self._guarded_launch), _VARIABLE(self._variable)
-        for name, callback in zip(("launch", "variable"), self.callbacks, strict=True):
-            place = ctypes.c_void_p.in_dll(self.library, f"emulator_{name}")
+        self.callbacks = {
+            "emulator_launch": _LAUNCH(self._guarded_launch),
+            "emulator_variable": _VARIABLE(self._variable),
+        }
+        for name, callback in self.callbacks.items():
+            place = ctypes.c_void_p.in_dll(self.library, name)
             place.value = ctypes.cast(callback, ctypes.c_void_p).value
         self.library.emulator_allocation.restype = ctypes.POINTER(_Allocation)
 

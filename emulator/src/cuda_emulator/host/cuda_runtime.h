@@ -46,12 +46,12 @@ struct Description {
 };
 inline Description description(cudaError_t error) {
     static constexpr Description KNOWN[] = {
-        {cudaSuccess, "cudaSuccess", "no error"},
-        {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
-        {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+        {cudaSuccess,                   "cudaSuccess",                   "no error"              },
+        {cudaErrorInvalidValue,         "cudaErrorInvalidValue",         "invalid argument"      },
+        {cudaErrorMemoryAllocation,     "cudaErrorMemoryAllocation",     "out of memory"         },
         {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration",
-         "invalid configuration argument"},
-        {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+         "invalid configuration argument"                                                        },
+        {cudaErrorInvalidDevice,        "cudaErrorInvalidDevice",        "invalid device ordinal"},
     };
     for (const Description& known : KNOWN)
         if (known.error == error) return known;
@@ -210,8 +210,12 @@ inline cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 inline cudaError_t cudaDeviceReset() { return cudaSuccess; }
 inline cudaError_t cudaPeekAtLastError() { return emulator_host::last; }
 inline cudaError_t cudaGetLastError() { return std::exchange(emulator_host::last, cudaSuccess); }
-inline const char* cudaGetErrorString(cudaError_t error) { return emulator_host::description(error).text; }
-inline const char* cudaGetErrorName(cudaError_t error) { return emulator_host::description(error).name; }
+inline const char* cudaGetErrorString(cudaError_t error) {
+    return emulator_host::description(error).text;
+}
+inline const char* cudaGetErrorName(cudaError_t error) {
+    return emulator_host::description(error).name;
+}
 inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
 inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 inline cudaError_t cudaSetDevice(int device) {

@@ -232,7 +232,7 @@ def test_what_is_measured_is_in_the_mirror_when_a_call_is_ended(tmp_path, monkey
     mirror = tmp_path / "mirror"
     script = f"""
 import sys
-sys.path[:0] = [{str(ROOT / "tests/support")!r}, {str(ROOT / "workflow/scripts")!r}]
+sys.path[:0] = {sys.path!r}
 import pathlib, pytest, synthetic_gpu, gpu_check
 synthetic_gpu.stand_in(pytest.MonkeyPatch(), {{"rungs": "pretend_work", "torch": "pretend_work"}})
 gpu_check.main(["--out", {str(tmp_path / "out")!r}, "--rungs", "gpu_basic", "--mirror", {str(mirror)!r}])
@@ -240,6 +240,7 @@ gpu_check.main(["--out", {str(tmp_path / "out")!r}, "--rungs", "gpu_basic", "--m
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     waited = time.monotonic() + 60
     while time.monotonic() < waited and "launches: gpu_basic" not in _sections(mirror):
+        assert process.poll() is None
         time.sleep(0.05)
     time.sleep(0.5)  # in which the next section begins to hang
     process.terminate()

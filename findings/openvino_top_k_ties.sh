@@ -1,7 +1,7 @@
 #!/bin/bash
-# Which of equal values TopK names first. ONNX says: the one with the lower index. onnxruntime and the reference evaluator do so;
-# OpenVINO does so for few values, and for many it names index 0 last or mixes the indices, so that the nearest neighbours or the
-# best classes of one picture change with the number of columns beside them. ArgMax keeps to the rule.
+# Which of equal values TopK names. ONNX says: those with the lower indices, the lowest first. onnxruntime and the reference evaluator
+# do so. OpenVINO does so for two to five values; for one it names another of the largest than its own ArgMax, which keeps to the
+# rule; for many of few columns it names other columns, and for many of many the right columns in another order.
 # Ends with status 1 where one of them does otherwise.
 set -euo pipefail
 WORK=$(mktemp -d)
@@ -22,8 +22,8 @@ path = sys.argv[1]
 
 
 def save(operator, columns, k, attributes):
-    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, columns])]
-    index = helper.make_tensor_value_info("index", TensorProto.INT64, [1, k])
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [64, columns])]
+    index = helper.make_tensor_value_info("index", TensorProto.INT64, [64, k])
     names = (["x", "k"], ["value", "index"]) if operator == "TopK" else (["x"], ["index"])
     node = helper.make_node(operator, *names, axis=1, **attributes)
     graph = helper.make_graph([node], "g", inputs, [index], [numpy_helper.from_array(np.array([k]), "k")][: len(names[0]) - 1])
@@ -35,13 +35,17 @@ PROGRAMS = {
     f"onnxruntime {onnxruntime.__version__}": lambda x: onnxruntime.InferenceSession(path).run(None, {"x": x})[0],
     f"OpenVINO {openvino.__version__[:8]}": lambda x: openvino.Core().compile_model(path, "CPU")({"x": x})["index"],
 }
-print("indices of the largest of columns that are all 0")
-for operator, columns, k, kept in (("TopK", 10, 5, True), ("TopK", 100, 5, True), ("TopK", 1000, 10, False),
-                                   ("TopK", 60, 60, False), ("ArgMax", 1000, 1, True)):
+print("rows of 64 in which TopK names other columns / the same in another order; values 0, 1 and 2 alone")
+x = np.random.default_rng(0).integers(0, 3, (64, 1024)).astype(np.float32)
+for operator, columns, k, seen in (("ArgMax", 1024, 1, "right"), ("TopK", 1024, 1, "others"), ("TopK", 1024, 5, "right"),
+                                   ("TopK", 1024, 10, "order"), ("TopK", 64, 30, "others")):
     save(operator, columns, k, {"largest": 1, "sorted": 1} if operator == "TopK" else {})
+    exact = np.argsort(-x[:, :columns], axis=1, kind="stable")[:, :k]
     for program, run in PROGRAMS.items():
-        given = np.ravel(run(np.zeros((1, columns), np.float32)))
-        print(f"{operator} {k} of {columns:4}: {program:30} {given[:5]} ... {given[-1]}")
-        assert np.array_equal(np.sort(given), np.sort(np.unique(given))), "an index stands twice"
-        assert np.array_equal(given, np.arange(k)) == (kept or "OpenVINO" not in program)
+        given = run(x[:, :columns])
+        others = (np.sort(given) != np.sort(exact)).any(axis=1).sum()
+        order = (given != exact).any(axis=1).sum() - others
+        print(f"{operator} {k:2} of {columns:4}: {program:30} {others} / {order}")
+        assert (others > 0, order > 0) in {"right": [(False, False)], "others": [(True, False), (True, True)],
+                                           "order": [(False, True)]}[seen if "OpenVINO" in program else "right"]
 PYTHON

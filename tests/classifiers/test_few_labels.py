@@ -70,7 +70,7 @@ def test_settings_are_those_with_the_least_log_loss_of_rows_left_out_one_by_one(
     }
     norms = squared_norms(features)
     between = distances(features, norms, features, norms, odd=0)
-    width, strength, _, coefficients = few_labels._fit(features, between, (labels, targets), scaled)
+    width, strength, _, coefficients = few_labels._fit(features, between, labels, targets, scaled)
     assert (width, strength) == min(losses, key=losses.get)
     gram = np.exp(
         -width * scaled.gamma * ((features[:, None] - features) ** 2).sum(axis=2, dtype=np.float64)

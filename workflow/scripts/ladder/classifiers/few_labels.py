@@ -74,46 +74,12 @@ def curve(train, test, counts, seed, threads, odd=0):
         known = np.asarray(features[rows], np.float32), labels[rows]
         return _accuracies(known, classes, counts, test, odd)
 
-    of_draws = matmul.for_each(measure, range(DRAWS), threads, "few labels", "draw")
+    by_draw = matmul.for_each(measure, range(DRAWS), threads, "few labels", "draw")
     return [
-        Score(count, draw, *of_draws[draw][at])
+        Score(count, draw, *by_draw[draw][at])
         for at, count in enumerate(counts)
         for draw in range(DRAWS)
     ]
-
-
-def _accuracies(drawn, classes, counts, test, odd):
-    """(accuracy on the test rows, width, strength) for each count: of the classifier that is fitted
-    to so many of the drawn rows, the first ones. All counts share the distances.
-    """
-    known, labels = drawn
-    scaled = [Kernel("rbf", resolve_gamma("scale", known[:count]), odd=odd) for count in counts]
-    center = known.mean(axis=0, dtype=np.float64).astype(np.float32)
-    # the sign of these columns means nothing, and so does their mean
-    center[len(center) - odd :] = 0
-    known = known - center
-    norms = squared_norms(known)
-    targets = np.where(labels[:, None] == np.arange(classes), 1.0, -1.0) - (2 / classes - 1)
-    between = distances(known, norms, known, norms, odd)
-    fits = [
-        _fit(
-            known[:count],
-            [each[:count, :count] for each in between],
-            (labels[:count], targets[:count]),
-            kernel,
-        )
-        for count, kernel in zip(counts, scaled, strict=True)
-    ]
-    right, (features, expected) = np.zeros(len(counts), np.int64), test
-    for start in range(0, len(features), TESTED):
-        rows = np.asarray(features[start : start + TESTED], np.float32) - center
-        between = distances(rows, squared_norms(rows), known, norms, odd)
-        for at, fit in enumerate(fits):
-            values = fit.kernel.of_distances([each[:, : counts[at]] for each in between])
-            predicted = (values.astype(np.float64) @ fit.coefficients).argmax(axis=1)
-            right[at] += (predicted == expected[start : start + TESTED]).sum()
-    accuracies = (right / len(features)).tolist()
-    return [(accuracy, *fit[:2]) for accuracy, fit in zip(accuracies, fits, strict=True)]
 
 
 class _Fit(NamedTuple):
@@ -123,12 +89,44 @@ class _Fit(NamedTuple):
     coefficients: np.ndarray  # (n, k) float64
 
 
-def _fit(known, between, expected, scaled):
-    """The _Fit with the least log loss of rows that are left out, the first of equals.
-
-    between: their distances (n, n); expected: labels (n,) and targets (n, k).
+def _accuracies(drawn, classes, counts, test, odd):
+    """(accuracy on the test rows, width, strength) for each count: of the classifier that is fitted
+    to so many of the drawn rows, the first ones. All counts share the distances.
     """
-    (labels, targets), fits = expected, []
+    (known, labels), (features, expected) = drawn, test
+    scaled = [Kernel("rbf", resolve_gamma("scale", known[:count]), odd=odd) for count in counts]
+    center = known.mean(axis=0, dtype=np.float64).astype(np.float32)
+    # the sign of these columns means nothing, and so does their mean
+    center[len(center) - odd :] = 0
+    known = known - center
+    norms = squared_norms(known)
+    between = distances(known, norms, known, norms, odd)
+    targets = np.where(labels[:, None] == np.arange(classes), 1.0, -1.0) - (2 / classes - 1)
+    fits = [
+        _fit(known[:count], [each[:count, :count] for each in between], labels, targets, kernel)
+        for count, kernel in zip(counts, scaled, strict=True)
+    ]
+    right = np.zeros(len(fits))
+    for start in range(0, len(features), TESTED):
+        block = slice(start, start + TESTED)
+        rows = np.asarray(features[block], np.float32) - center
+        between = distances(rows, squared_norms(rows), known, norms, odd)
+        right += [(_predict(fit, between) == expected[block]).sum() for fit in fits]
+    return [
+        (float(share), *fit[:2]) for share, fit in zip(right / len(features), fits, strict=True)
+    ]
+
+
+def _predict(fit, between):
+    values = fit.kernel.of_distances([each[:, : len(fit.coefficients)] for each in between])
+    return (values.astype(np.float64) @ fit.coefficients).argmax(axis=1)
+
+
+def _fit(known, between, labels, targets, scaled):
+    """The _Fit with the least log loss of rows (n, D) that are left out, the first of equals;
+    between: their distances; labels, targets: those of the rows, and perhaps of more.
+    """
+    fits, labels, targets = [], labels[: len(known)], targets[: len(known)]
     for width in WIDTHS:
         kernel = dataclasses.replace(scaled, gamma=width * scaled.gamma)
         values = np.tril(kernel.of_distances(between)).astype(np.float64)

@@ -167,7 +167,7 @@ def distances(x, x_norms, y, y_norms, odd, threads=1, xp=np):
 
 def squared_norms(rows, xp=np):
     """|row|^2 (N,) float32 of rows (N, D), summed in float64; both arrays of xp."""
-    norms, step = xp.empty(len(rows), np.float32), max(1, CHUNK_VALUES // max(1, rows.shape[1]))
+    norms, step = xp.empty(len(rows), np.float32), CHUNK_VALUES // (rows.shape[1] + 1) + 1
     for start in range(0, len(rows), step):
         wide = rows[start : start + step].astype(np.float64)
         norms[start : start + step] = xp.einsum("ij,ij->i", wide, wide)

@@ -12,7 +12,7 @@ SIZE = [{"keys": {"image_size": [64, 64]}, "reason": "the median shorter side is
 
 def summary(**keys):
     usual = {"controls": [LUCK], "dataset": "folder", "choices": [], "training": "gradient"}
-    return usual | {"steps": 40} | keys
+    return usual | {"steps": 40, "changed_copies": None} | keys
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,9 @@ def summary(**keys):
     [
         ({"controls": [GOOD, GOOD]}, FLIP, None),
         ({"controls": None}, FLIP, None),
+        # pictures without labels
+        ({"controls": None, "changed_copies": {"controls": [GOOD]}}, FLIP, None),
+        ({"controls": None, "changed_copies": {"controls": [LUCK]}}, FLIP, "features_pool=auto"),
         ({}, FLIP, "folder=PATH network=auto normalization=auto features_pool=auto"),
         ({"choices": RECIPE}, FLIP, "dataset=folder folder=PATH features_flip=true"),
         ({"choices": RECIPE}, SIZE + FLIP, "folder=PATH image_size=[64,64]"),

@@ -15,7 +15,7 @@ def command(summary, declined):
     summary: as summary.json; declined: what the rules would have chosen where a person has set
     other values, [{"keys", "reason"}].
     """
-    controls = summary["controls"] or []
+    controls = (summary["changed_copies"] or summary)["controls"] or []
     above = (intervals.kind(each["difference_interval"]) == "above" for each in controls)
     if not controls or all(above):
         return None

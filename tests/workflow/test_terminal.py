@@ -130,7 +130,8 @@ def test_what_helps_is_the_command_again_with_other_settings(words, command, tmp
         json.dumps({"verdict": "No.", "next": {"reason": "so it is", "command": advised}})
     )
     *_, reason, line, _ = terminal.page_lines(shlex.split(words))
-    assert (reason, line) == ("What most likely helps, as so it is:", f"snakemake {command}")
+    program = pathlib.Path(sys.executable).with_name("snakemake")
+    assert (reason, line) == ("What most likely helps, as so it is:", f"{program} {command}")
 
 
 PROGRAM = [sys.executable, SCRIPTS / "run_workflow.py", "-s", ROOT / "Snakefile", "--cores", "1"]

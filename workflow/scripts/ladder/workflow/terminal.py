@@ -139,5 +139,7 @@ def _changed(words: Sequence[str], advised: str) -> str:
     settings = {word.partition("=")[0]: word for word in advised.split() if "=" in word}
     settings = {key: word for key, word in settings.items() if key not in ("dataset", "folder")}
     others = [word for word in words if word.partition("=")[0] not in settings]
-    program = ".venv/bin/snakemake" if pathlib.Path(".venv/bin/snakemake").exists() else "snakemake"
-    return shlex.join([program, *_with_settings(others, [*settings.values()])])
+    program = pathlib.Path(".venv/bin/snakemake")
+    if not program.exists():
+        program = pathlib.Path(sys.executable).with_name("snakemake")
+    return shlex.join([str(program), *_with_settings(others, [*settings.values()])])

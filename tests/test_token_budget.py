@@ -10,7 +10,7 @@ BUDGET = {
     "ladder": 1607,
     "arithmetic": 11927,
     "classifiers": 11715,
-    "data": 18702,
+    "data": 18711,
     "demo": 3045,
     "executors": 58169,
     "export": 8785,

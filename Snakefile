@@ -114,11 +114,14 @@ use rule stage as initialize_weights with:
         options=options(file="initial_weights"),
 
 
+# The networks, then their features before what is computed from them: these take longest, and what is short fills all cores to the
+# end.
 use rule stage as fit_patches with:
     input:
         parents("normalized", "initial"),
     pathvars:
         stage="patches",
+    priority: 2
     params:
         options=options("data_residency", "plan"),
 
@@ -150,6 +153,7 @@ use rule stage as extract_features with:
         parents("normalized", "weights"),
     pathvars:
         stage="features",
+    priority: 1
     params:
         options=options("data_residency", "plan", multiplier="test_multiplier"),
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ladder.classifiers import few_labels
-from ladder.classifiers.kernel_functions import Kernel, resolve_gamma, squared_norms
+from ladder.classifiers.kernel_functions import Kernel, distances, resolve_gamma, squared_norms
 
 
 def images(count, classes=3, width=6, seed=0, spread=1.0):
@@ -68,9 +68,9 @@ def test_settings_are_those_with_the_least_log_loss_of_rows_left_out_one_by_one(
         for width in few_labels.WIDTHS
         for strength in few_labels.STRENGTHS
     }
-    width, strength, coefficients = few_labels._fit(
-        features, squared_norms(features), targets, labels, scaled
-    )
+    norms = squared_norms(features)
+    between = distances(features, norms, features, norms, odd=0)
+    width, strength, _, coefficients = few_labels._fit(features, between, labels, targets, scaled)
     assert (width, strength) == min(losses, key=losses.get)
     gram = np.exp(
         -width * scaled.gamma * ((features[:, None] - features) ** 2).sum(axis=2, dtype=np.float64)

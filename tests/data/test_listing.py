@@ -288,21 +288,21 @@ def test_links_that_multiply_folders_end_at_once(tmp_path):
     assert "are the same folder" in fault(folder)
 
 
-def test_a_folder_without_permission_is_one_line(tmp_path):
-    folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 2, "dog/secret": 2})
-    (folder / "dog/secret").chmod(0)
+@pytest.mark.parametrize("given, secret", [("pets", "pets/dog/secret"), ("pets.npz", "pets.npz")])
+def test_what_may_not_be_read_is_one_line(tmp_path, given, secret):
+    picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 2, "dog/secret": 2})
+    np.savez(tmp_path / "pets.npz", images=np.zeros((2, 8, 8), np.uint8))
+    (tmp_path / secret).chmod(0)
     program = "import sys; from ladder.data import listing; listing.source(sys.argv[1])"
     run = subprocess.run(
-        [*unprivileged(), sys.executable, "-c", program, str(folder)],
+        [*unprivileged(), sys.executable, "-c", program, str(tmp_path / given)],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": str(sources.SCRIPTS), "HOME": str(tmp_path)},
     )
-    (folder / "dog/secret").chmod(0o700)
-    assert (
-        run.stderr.splitlines()[-1].endswith("dog/secret: Permission denied")
-        and "config: folder: cannot read" in run.stderr
-    )
+    (tmp_path / secret).chmod(0o700)
+    line = run.stderr.splitlines()[-1]
+    assert "config: folder: cannot read" in line and line.endswith(f"{secret}: Permission denied")
 
 
 def test_a_picture_without_permission_is_skipped_until_it_has_it(tmp_path):

@@ -12,7 +12,16 @@ SIZE = [{"keys": {"image_size": [64, 64]}, "reason": "the median shorter side is
 
 def summary(**keys):
     usual = {"controls": [LUCK], "dataset": "folder", "choices": [], "training": "gradient"}
-    return usual | {"steps": 40} | keys
+    usual |= {"steps": 40, "changed_copies": None, "images": {"test": 99}}
+    return usual | {"reproduce": {"settings": {}}} | keys
+
+
+def share_of(value):
+    return {
+        "choices": RECIPE,
+        "training": "patches",
+        "reproduce": {"settings": {"test_share": value}},
+    }
 
 
 @pytest.mark.parametrize(
@@ -20,10 +29,16 @@ def summary(**keys):
     [
         ({"controls": [GOOD, GOOD]}, FLIP, None),
         ({"controls": None}, FLIP, None),
+        # pictures without labels
+        ({"controls": None, "changed_copies": {"controls": [GOOD]}}, FLIP, None),
+        ({"controls": None, "changed_copies": {"controls": [LUCK]}}, FLIP, "features_pool=auto"),
         ({}, FLIP, "folder=PATH network=auto normalization=auto features_pool=auto"),
         ({"choices": RECIPE}, FLIP, "dataset=folder folder=PATH features_flip=true"),
         ({"choices": RECIPE}, SIZE + FLIP, "folder=PATH image_size=[64,64]"),
         ({"choices": RECIPE, "training": "patches", "steps": None}, [], None),
+        (share_of(0.2), [], "dataset=folder folder=PATH test_share=0.5"),
+        (share_of(0.2) | {"images": {"test": 100}}, [], None),
+        (share_of(0.5), [], None),
         ({"dataset": "mnist"}, [], "report --config dataset=mnist steps=2000"),
         ({"dataset": "mnist", "steps": 1000}, [], None),
         ({"dataset": "mnist", "controls": [GOOD, LUCK]}, [], "dataset=mnist steps=2000"),

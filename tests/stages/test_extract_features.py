@@ -55,3 +55,13 @@ def test_images_that_pca_is_fitted_to_are_computed_once(rows, flip, tmp_path, mo
         )
         halves = [fitted.array(f"{name}{half}.npy") for half in (("", "_odd") if flip else ("",))]
         np.testing.assert_allclose(np.concatenate(halves, axis=1), expected, atol=1e-4)
+
+
+def test_as_many_components_are_fitted_as_the_images_that_could_be_read_allow(tmp_path):
+    run = answering_run.make(tmp_path, side=16)
+    params = run["features"].manifest["spec"]["params"]
+    params |= {"features_pca": 10, "features_fit_rows": 1000, "rows": 10, "seed": 1}
+    read = {"normalized": run["normalized"], "weights": run["train"]}
+    with artifacts.making(tmp_path / "f", manifest_files.spec("features", params)) as work:
+        extract_features.make(work, read, params, OPTIONS)
+    assert artifacts.Artifact(tmp_path / "f").metrics["dimensions"] == 9

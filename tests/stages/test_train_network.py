@@ -303,6 +303,16 @@ def test_a_schedule_that_does_not_fit_is_said_and_is_a_metric(train, caplog):
     assert train("second", {**SMALL, "warmup_steps": 21, "epochs": 7}).metrics["misfits"] == []
 
 
+def test_fewer_images_than_a_batch_as_some_could_not_be_read_are_one_batch(train):
+    few, all_ = (
+        train(name, {**SMALL, "batch_size": size, "epochs": 2})
+        for name, size in (("few", TRAIN + 2), ("all", TRAIN))
+    )
+    assert bytes_of(few) == bytes_of(all_)
+    (line,) = few.metrics["misfits"]
+    assert line.startswith(f"batch_size {TRAIN + 2} is more than the {TRAIN} training images")
+
+
 @pytest.mark.parametrize("optimizer, averages", [("sgd", 0), ("rmsprop", 1), ("adam", 2)])
 def test_what_is_kept_takes_the_size_of_the_averages(train, optimizer, averages):
     made = train("first", {**SMALL, "steps": 1, "optimizer": optimizer})

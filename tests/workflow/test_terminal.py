@@ -5,6 +5,7 @@ wrong name says.
 import json
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -92,7 +93,7 @@ def test_a_line_has_the_number_of_the_stage_its_seconds_and_its_key_number(
 def test_at_the_end_are_the_verdict_and_the_address_of_what_was_asked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pathlib.Path("results").mkdir()
-    assert terminal.page_lines({"report"}) == []
+    assert terminal.page_lines(["report"]) == []
     for name in ("report.html", "network.html"):
         pathlib.Path("results", name).touch()
     pathlib.Path("results/summary.json").write_text(
@@ -101,8 +102,36 @@ def test_at_the_end_are_the_verdict_and_the_address_of_what_was_asked_for(tmp_pa
     report, network = (
         (tmp_path / f"results/{name}.html").as_uri() for name in ("report", "network")
     )
-    assert terminal.page_lines({"report"}) == ["", "An SVM classifies well.", report]
-    assert terminal.page_lines({"results/network.html", "svm"}) == ["", network]
+    assert terminal.page_lines(["report"]) == ["", "An SVM classifies well.", report]
+    assert terminal.page_lines(["results/network.html", "svm"]) == ["", network]
+
+
+@pytest.mark.parametrize(
+    "words, command",
+    [
+        (
+            "report --cores 2 --config dataset=folder folder='my pets' labels=a.csv network=small_cnn",
+            "report --cores 2 --config network=auto features_pool=auto dataset=folder "
+            "'folder=my pets' labels=a.csv",
+        ),
+        (
+            "--config=folder=pets --configfile a.yaml",
+            "--config network=auto features_pool=auto folder=pets --configfile a.yaml",
+        ),
+        ("", "--config network=auto features_pool=auto"),
+    ],
+)
+def test_what_helps_is_the_command_again_with_other_settings(words, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("results").mkdir()
+    pathlib.Path("results/report.html").touch()
+    advised = "snakemake report --config dataset=folder folder=PATH network=auto features_pool=auto"
+    pathlib.Path("results/summary.json").write_text(
+        json.dumps({"verdict": "No.", "next": {"reason": "so it is", "command": advised}})
+    )
+    *_, reason, line, _ = terminal.page_lines(shlex.split(words))
+    program = pathlib.Path(sys.executable).with_name("snakemake")
+    assert (reason, line) == ("What most likely helps, as so it is:", f"{program} {command}")
 
 
 PROGRAM = [sys.executable, SCRIPTS / "run_workflow.py", "-s", ROOT / "Snakefile", "--cores", "1"]
@@ -229,8 +258,8 @@ def test_a_page_that_is_no_runs_report_is_named_and_no_other_runs_verdict(tmp_pa
     for page in ("runs", "report"):
         (tmp_path / "results" / f"{page}.html").touch()
     for target in ("runs", "results/runs.html"):
-        assert terminal.page_lines({target}) == [(tmp_path / "results/runs.html").as_uri()]
-    assert terminal.page_lines({"data"}) == []
+        assert terminal.page_lines([target]) == [(tmp_path / "results/runs.html").as_uri()]
+    assert terminal.page_lines(["data"]) == []
 
 
 def test_a_job_that_was_killed_with_its_shell_is_named_and_none_that_said_why(

@@ -229,7 +229,7 @@ def finish():
 def say_pages():
     """The verdict and the address of each page, as the last lines; run_workflow.py prints its own."""
     if COMMAND.is_main and not COMMAND.dry and not caller.fact("quiet"):
-        say(*terminal.page_lines(terminal.named_targets(COMMAND.words)))
+        say(*terminal.page_lines(COMMAND.words))
 
 
 @atexit.register

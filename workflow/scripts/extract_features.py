@@ -28,7 +28,6 @@ import numpy as np
 from ladder import progress
 from ladder.arithmetic import arrays, multipliers
 from ladder.data.normalization import Statistics
-from ladder.errors import UserError
 from ladder.features import features
 from ladder.network import networks, weights
 from ladder.plan import plan
@@ -114,11 +113,12 @@ def fit(encoder, images, params, library, folder):
         transform = features.fit_channels(encoder, sampled, transform)
     if "features_pca" not in params:
         return transform, None, indices[:0], None
-    count = params["features_pca"]
-    if count >= len(sampled):
-        raise UserError(
-            f"features_pca is {count}, but there are {len(sampled)} training images to fit it to; "
-            f"at most {len(sampled) - 1}"
+    count = min(params["features_pca"], len(sampled) - 1)
+    if count < params["features_pca"]:
+        log.info(
+            "features_pca %d is lowered to %d: so few of the training images could be read",
+            params["features_pca"],
+            count,
         )
     transform, share, rows = features.fit_components(
         features.rows_for_pca(encoder, sampled, transform, library, folder),

@@ -55,6 +55,8 @@ from ladder.training.earlier import Earlier, state
 from ladder.training.inference import Inference
 from ladder.training.validation import Validation
 
+# Damaged pictures are known only when all are read.
+TOO_FEW = "batch_size {} is more than the {} training images that could be read: they are one batch"
 RECONSTRUCTED, SAMPLES = 16, 32
 # times the lowest loss of an epoch, from which on a loss has risen by more than noise
 RISEN = 1.05
@@ -66,16 +68,19 @@ OF_THE_END = "seconds_from_samples", "memory", "kernels", "device", "launching"
 
 def make(work, inputs, params, options):
     network = networks.from_params(params)
-    given = parameters.read(parameters.TrainingParameters, params)
+    given, misfits = parameters.read(parameters.TrainingParameters, params), []
     multiplied = multipliers.from_params(params, options["multiplier"])
     statistics = Statistics.load(inputs["normalized"])
     initial = weights.of_artifact(inputs.get("patches", inputs.get("initial")), network)
     images = inputs["normalized"].array("train.npy")
     labels = inputs["data"].array("train_labels.npy") if network.classifies else None
 
+    if given.batch_size > len(images):
+        misfits = [TOO_FEW.format(given.batch_size, len(images))]
+        given = dataclasses.replace(given, batch_size=len(images))
     common = statistics, work.threads, options["data_residency"]
     phased = phases.parts(network, given, multiplied)
-    misfits = schedules.misfits(given, phased, len(images))
+    misfits += schedules.misfits(given, phased, len(images))
     for line in misfits:
         log.info("%s", line)
 

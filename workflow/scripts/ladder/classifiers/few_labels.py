@@ -16,6 +16,7 @@ class: the first width and strength are taken there.
 """
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,59 +68,78 @@ def curve(train, test, counts, seed, threads, odd=0):
     features, labels = train
     classes = int(labels.max()) + 1
     orders = draws(labels, classes, seed)
-    tasks = [(count, draw) for count in counts for draw in range(DRAWS)]
 
-    def score(task):
-        count, draw = task
-        rows = orders[draw][:count]
-        known = np.asarray(features[np.sort(rows)], np.float32)
-        return Score(count, draw, *_accuracy(known, labels[np.sort(rows)], classes, test, odd))
+    def measure(draw):
+        rows = orders[draw][: max(counts)]
+        known = np.asarray(features[rows], np.float32), labels[rows]
+        return _accuracies(known, classes, counts, test, odd)
 
-    return matmul.for_each(score, tasks, threads, "few labels", "fit")
+    by_draw = matmul.for_each(measure, range(DRAWS), threads, "few labels", "draw")
+    return [
+        Score(count, draw, *by_draw[draw][at])
+        for at, count in enumerate(counts)
+        for draw in range(DRAWS)
+    ]
 
 
-def _accuracy(known, labels, classes, test, odd):
-    """(accuracy on the test rows, chosen width, chosen strength) of the classifier that is fitted
-    to the known rows.
+class _Fit(NamedTuple):
+    width: float
+    strength: float
+    kernel: Kernel
+    coefficients: np.ndarray  # (n, k) float64
+
+
+def _accuracies(drawn, classes, counts, test, odd):
+    """(accuracy on the test rows, width, strength) for each count: of the classifier that is fitted
+    to so many of the drawn rows, the first ones. All counts share the distances.
     """
+    (known, labels), (features, expected) = drawn, test
+    scaled = [Kernel("rbf", resolve_gamma("scale", known[:count]), odd=odd) for count in counts]
     center = known.mean(axis=0, dtype=np.float64).astype(np.float32)
     # the sign of these columns means nothing, and so does their mean
     center[len(center) - odd :] = 0
-    scaled = Kernel("rbf", resolve_gamma("scale", known), odd=odd)
     known = known - center
-    mean = 2 / classes - 1
-    targets = np.where(labels[:, None] == np.arange(classes), 1.0, -1.0) - mean
     norms = squared_norms(known)
-    width, strength, coefficients = _fit(known, norms, targets, labels, scaled)
-    kernel = dataclasses.replace(scaled, gamma=width * scaled.gamma)
-    features, expected = test
-    right = 0
+    between = distances(known, norms, known, norms, odd)
+    targets = np.where(labels[:, None] == np.arange(classes), 1.0, -1.0) - (2 / classes - 1)
+    fits = [
+        _fit(known[:count], [each[:count, :count] for each in between], labels, targets, kernel)
+        for count, kernel in zip(counts, scaled, strict=True)
+    ]
+    right = np.zeros(len(fits))
     for start in range(0, len(features), TESTED):
-        rows = np.asarray(features[start : start + TESTED], np.float32) - center
-        scores = (
-            kernel.block(rows, squared_norms(rows), known, norms).astype(np.float64) @ coefficients
-        )
-        right += int((scores.argmax(axis=1) == expected[start : start + TESTED]).sum())
-    return right / len(features), width, strength
+        block = slice(start, start + TESTED)
+        rows = np.asarray(features[block], np.float32) - center
+        between = distances(rows, squared_norms(rows), known, norms, odd)
+        right += [(_predict(fit, between) == expected[block]).sum() for fit in fits]
+    return [
+        (float(share), *fit[:2]) for share, fit in zip(right / len(features), fits, strict=True)
+    ]
 
 
-def _fit(known, norms, targets, labels, scaled):
-    """(width, strength, coefficients (n, k) float64) with the least log loss of rows that are left
-    out, the first of equals.
+def _predict(fit, between):
+    values = fit.kernel.of_distances([each[:, : len(fit.coefficients)] for each in between])
+    return (values.astype(np.float64) @ fit.coefficients).argmax(axis=1)
+
+
+def _fit(known, between, labels, targets, scaled):
+    """The _Fit with the least log loss of rows (n, D) that are left out, the first of equals;
+    between: their distances; labels, targets: those of the rows, and perhaps of more.
     """
-    fits, between = [], distances(known, norms, known, norms, scaled.odd)
+    fits, labels, targets = [], labels[: len(known)], targets[: len(known)]
     for width in WIDTHS:
         kernel = dataclasses.replace(scaled, gamma=width * scaled.gamma)
         values = np.tril(kernel.of_distances(between)).astype(np.float64)
         np.fill_diagonal(values, kernel.own(known))
         for strength in STRENGTHS:
             coefficients, diagonal = _solve(values, strength, targets)
+            fit = _Fit(width, strength, kernel, coefficients)
             if len(labels) == targets.shape[1]:
-                return width, strength, coefficients
+                return fit
             scores = targets - coefficients / diagonal[:, None]
             loss = -metrics.log_softmax(SHARPNESS * scores)[np.arange(len(labels)), labels].mean()
-            fits.append((float(loss), len(fits), width, strength, coefficients))
-    return min(fits)[2:]
+            fits.append((float(loss), len(fits), fit))
+    return min(fits)[2]
 
 
 def _solve(values, strength, targets):

@@ -10,7 +10,7 @@ from ladder.arithmetic import matmul
 KERNELS = ("rbf", "linear", "poly")
 DEGREE, COEF0 = 3, 0.0  # of poly, scikit-learn's defaults
 CHUNK = 256  # rows per piece of a sum of squares
-CHUNK_VALUES = 2**18  # kernel values per piece of elementwise work, which stays in the cache
+CHUNK_VALUES = 2**18  # values per piece of elementwise work, which stays in the cache
 PIECE = 512  # rows per piece of a product
 
 
@@ -167,10 +167,10 @@ def distances(x, x_norms, y, y_norms, odd, threads=1, xp=np):
 
 def squared_norms(rows, xp=np):
     """|row|^2 (N,) float32 of rows (N, D), summed in float64; both arrays of xp."""
-    norms = xp.empty(len(rows), np.float32)
-    for start in range(0, len(rows), CHUNK):
-        wide = rows[start : start + CHUNK].astype(np.float64)
-        norms[start : start + CHUNK] = xp.einsum("ij,ij->i", wide, wide)
+    norms, step = xp.empty(len(rows), np.float32), CHUNK_VALUES // (rows.shape[1] + 1) + 1
+    for start in range(0, len(rows), step):
+        wide = rows[start : start + step].astype(np.float64)
+        norms[start : start + step] = xp.einsum("ij,ij->i", wide, wide)
     return norms
 
 

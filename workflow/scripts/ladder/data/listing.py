@@ -219,18 +219,18 @@ def source(path, labels=labelling.AUTO, leave_out="none"):
         raise UserError(
             f"config: folder is {shown(path)}, the root of all files; name the folder of your pictures"
         )
-    if os.path.isdir(full):
-        try:
+    try:
+        if os.path.isdir(full):
             return Folder(full, labels, without)
-        except OSError as error:
-            raise UserError(
-                f"config: folder: cannot read {shown(error.filename or full)}: {error.strerror}"
-            ) from error
-    if not os.path.isfile(full) or not zipfile.is_zipfile(full):  # a pipe would be waited for
+        if os.path.isfile(full):  # a pipe would be waited for
+            with full.open("rb") as file:
+                if zipfile.is_zipfile(file):
+                    return Npz(full, labels, without)
+    except OSError as error:
         raise UserError(
-            f"config: folder is {shown(full)}, which is neither a folder nor a .npz file"
-        )
-    return Npz(full, labels, without)
+            f"config: folder: cannot read {shown(error.filename or full)}: {error.strerror}"
+        ) from error
+    raise UserError(f"config: folder is {shown(full)}, which is neither a folder nor a .npz file")
 
 
 class Folder:

@@ -4,6 +4,7 @@ from ladder.data.facts import FOLDER
 from ladder.pages import intervals, templates
 
 FEW_STEPS, STEPS = 1_000, 2_000
+FEW_TESTED, SHARE = 100, 0.5
 RECIPE = "training"  # a key that the rules choose with a network, and for nothing else
 COMMAND = ".venv/bin/snakemake report --config"
 
@@ -15,7 +16,7 @@ def command(summary, declined):
     summary: as summary.json; declined: what the rules would have chosen where a person has set
     other values, [{"keys", "reason"}].
     """
-    controls = summary["controls"] or []
+    controls = (summary["changed_copies"] or summary)["controls"] or []
     above = (intervals.kind(each["difference_interval"]) == "above" for each in controls)
     if not controls or all(above):
         return None
@@ -48,7 +49,15 @@ def _few_steps(summary, declined):
     )
 
 
-RULES = (_own_network, _set_otherwise, _few_steps)
+def _few_tested(summary, declined):
+    tested, share = summary["images"]["test"], summary["reproduce"]["settings"].get("test_share", 1)
+    if tested >= FEW_TESTED or share >= SHARE:  # 1: the test part is one's own
+        return None
+    reason = f"{templates.counted(tested, 'test picture')} cannot tell small differences from luck"
+    return _next(summary, reason, f"test_share={SHARE}")
+
+
+RULES = (_own_network, _set_otherwise, _few_steps, _few_tested)
 
 
 def _next(summary, reason, *keys):

@@ -28,9 +28,9 @@ FITTED = {
     "patches_samples": [50_000, 30_000],
     "features_standardize": True,
 }
-# Of the patch network: those of large images answer for four times as many pixels, and half as many
-# gave the same accuracy.
-FILTERS, FILTERS_OF_LARGE, NEXT_FILTERS = 200, 100, (64, 100, 400)
+# Filters of the patch network and of the encoder. The first ones of large images answer for four
+# times as many pixels, and half as many gave the same accuracy.
+FILTERS, FILTERS_OF_LARGE = ([200, 64, 100, 400], [128, 128]), ([100, 64, 100, 400], [64, 128])
 ENCODER = {
     "network": "autoencoder",
     "autoencoder_filters": [128, 128],
@@ -84,10 +84,10 @@ def image_size(side: int) -> Choice:
 
 def features(shape: tuple[int, ...]) -> list[Choice]:
     """The networks for images of this shape, (height, width, channels)."""
-    patch_filters = [FILTERS if max(shape[:2]) < LARGE else FILTERS_OF_LARGE, *NEXT_FILTERS]
-    fitted = {**FITTED, "patch_net_filters": patch_filters}
+    filters, encoder_filters = FILTERS if max(shape[:2]) < LARGE else FILTERS_OF_LARGE
+    fitted = {**FITTED, "patch_net_filters": filters}
     net = networks.from_params({**fitted, "image": shape})
-    height, width, filters = net.layer(net.features).output_shape
+    height, width, channels = net.layer(net.features).output_shape
     pool = grid(height, width) if max(height, width) > GRIDS[0] else "none"
     cells = height * width if isinstance(pool, str) else pool**2
     return [
@@ -97,8 +97,9 @@ def features(shape: tuple[int, ...]) -> list[Choice]:
                 "features_concatenate": [
                     {
                         **APPENDED,
+                        "autoencoder_filters": encoder_filters,
                         "features_pool": encoder_grid(shape),
-                        "weight": weight(cells * filters),
+                        "weight": weight(cells * channels),
                     }
                 ]
             },

@@ -7,8 +7,9 @@ Snakemake's words in .snakemake/log, either way.
 
 import json
 import pathlib
+import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ladder import caller
 from ladder.errors import UserError
@@ -51,7 +52,7 @@ def run(words: list[str]) -> int:
             print(end.code, file=sys.stderr)
             return 1
         if not end.code and quiet:
-            sys.stdout.writelines(f"{line}\n" for line in page_lines(named_targets(given.words)))
+            sys.stdout.writelines(f"{line}\n" for line in page_lines(given.words))
         return end.code or 0
     return 0
 
@@ -74,10 +75,14 @@ def with_pictures(words: list[str]) -> list[str]:
     pictures = next(filter(_is_pictures, targets), None)
     if pictures is None:
         return words
-    settings = ["dataset=folder", f"folder={json.dumps(pictures, ensure_ascii=False)}"]
     others = list(words)
     others.remove(pictures)
-    others = [part for word in others for part in _with_option_apart(word)]
+    folder = f"folder={json.dumps(pictures, ensure_ascii=False)}"
+    return _with_settings(others, ["dataset=folder", folder])
+
+
+def _with_settings(words: Iterable[str], settings: list[str]) -> list[str]:
+    others = [part for word in words for part in _with_option_apart(word)]
     option = next((at for at, other in enumerate(others) if other in CONFIG), None)
     if option is None:
         return [*others, CONFIG[0], *settings]
@@ -97,15 +102,16 @@ def _is_pictures(word: str) -> bool:
     return "/" in word and path.parts[0] not in ("results", "logs")
 
 
-def page_lines(named: Iterable[str]) -> list[str]:
-    """The verdict of the run whose report was asked for, and the address of each page; named: the
-    targets of the command.
+def page_lines(words: Sequence[str]) -> list[str]:
+    """The verdict of the run whose report was asked for, and the address of each page; words: of
+    the command.
     """
-    targets, lines = set(named) or {DEFAULT}, []
+    targets, lines = set(named_targets(words)) or {DEFAULT}, []
     for role, (page, *_) in COPIES.items():
         path = pathlib.Path(page)
         if targets & {role, *COPIES[role]} and path.exists():
-            lines += ["", *(_verdict(path) if role == "report" else []), path.absolute().as_uri()]
+            verdict = _verdict(path, words) if role == "report" else []
+            lines += ["", *verdict, path.absolute().as_uri()]
     pages = {"results/runs.html"} if targets & LISTED else set()
     others = (pathlib.Path(page) for page in sorted(targets - KNOWN | pages) if _is_page(page))
     return [*lines, *(path.absolute().as_uri() for path in others)]
@@ -115,10 +121,25 @@ def _is_page(target: str) -> bool:
     return target.endswith(".html") and pathlib.Path(target).exists()
 
 
-def _verdict(page: pathlib.Path) -> list[str]:
+def _verdict(page: pathlib.Path, words: Sequence[str]) -> list[str]:
     """The verdict of a report, and the command that most likely helps it."""
     summary = json.loads(page.with_name("summary.json").read_text("utf-8"))
     verdict, advised = summary.get("verdict"), summary.get("next")
-    return [verdict] * bool(verdict) + (
-        [f"What most likely helps, as {advised['reason']}:", advised["command"]] if advised else []
-    )
+    lines = [verdict] * bool(verdict)
+    if advised:
+        lines += [f"What most likely helps, as {advised['reason']}:"]
+        lines += [_changed(words, advised["command"])]
+    return lines
+
+
+def _changed(words: Sequence[str], advised: str) -> str:
+    """The command of these words with the settings of the advised one, whose folder is only
+    PATH.
+    """
+    settings = {word.partition("=")[0]: word for word in advised.split() if "=" in word}
+    settings = {key: word for key, word in settings.items() if key not in ("dataset", "folder")}
+    others = [word for word in words if word.partition("=")[0] not in settings]
+    program = pathlib.Path(".venv/bin/snakemake")
+    if not program.exists():
+        program = pathlib.Path(sys.executable).with_name("snakemake")
+    return shlex.join([str(program), *_with_settings(others, [*settings.values()])])

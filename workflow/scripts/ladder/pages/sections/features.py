@@ -208,7 +208,7 @@ def _steps(params, metrics):
         steps.append("standardised to mean 0 and standard deviation 1 over the training images")
     if "features_pca" in params:
         steps.append(
-            f"PCA: {params['features_pca']:,} components of {metrics['dimensions_before_pca']:,} values, which keep "
+            f"PCA: {metrics['dimensions']:,} components of {metrics['dimensions_before_pca']:,} values, which keep "
             f"{templates.percent(metrics['variance_kept'])} of the variance"
         )
     return steps

@@ -452,28 +452,39 @@ def planned(*steps):
     return Plan(None, "", 1, {}, steps, (), "")
 
 
-def test_a_launch_waits_for_its_data_from_another_stream():
-    waits = cuda_executor.waits_between_streams(
-        planned(
-            step(0, "a", "b", 0),
-            step(1, "b", "c", 1),  # reads the other's output
-            step(2, "d", "e", 0),  # unrelated
-            step(3, "d", "f", 1),  # both only read d
-            # reads f, and overwrites b, which launch 1 reads: f is the later
-            step(4, "f", "b", 0),
-            step(5, "b", "c", 1),
-        )
-    )  # the new b
-    assert waits == [(), (0,), (), (), (3,), (4,)]
-
-
-def test_nothing_is_waited_for_twice():
-    waits = cuda_executor.waits_between_streams(
-        planned(
-            step(0, "a", "b", 0), step(1, "b", "c", 1), step(2, "b", "d", 1), step(3, "a", "b", 0)
-        )
-    )
-    assert waits == [(), (0,), (), (2,)]
+@pytest.mark.parametrize(
+    "launched, waits",
+    [
+        (
+            [
+                ("a", "b", 0),
+                ("b", "c", 1),  # reads the other's output
+                ("d", "e", 0),  # unrelated
+                ("d", "f", 1),  # both only read d
+                ("f", "b", 0),  # reads f, and overwrites b, which launch 1 reads: f is the later
+                ("b", "c", 1),  # the new b
+            ],
+            [(), (0,), (), (), (3,), (4,)],
+        ),
+        # nothing is waited for twice
+        ([("a", "b", 0), ("b", "c", 1), ("b", "d", 1), ("a", "b", 0)], [(), (0,), (), (2,)]),
+        # each stream waits for itself
+        (
+            [
+                ("a", "b", 0),
+                ("b", "c", 1),
+                ("b", "d", 2),  # although stream 1 has waited for it
+                ("cd", "e", 0),  # for both others
+                ("e", "c", 2),  # what stream 1 wrote, and stream 0 has waited for
+            ],
+            [(), (0,), (0,), (1, 2), (1, 3)],
+        ),
+    ],
+    ids=["another stream", "not twice", "each stream"],
+)
+def test_a_launch_waits_for_its_data_from_another_stream(launched, waits):
+    steps = [step(number, *one) for number, one in enumerate(launched)]
+    assert cuda_executor.waits_between_streams(planned(*steps)) == waits
 
 
 def test_an_argument_not_listed_as_read_counts_as_written():
@@ -499,19 +510,6 @@ def test_the_buffers_of_a_table_are_waited_for():
     )
     assert waits == [(), (0,)]
     assert table.array({"b": 100, "c": 200, "d": 300}.get).tolist() == [7, 100, 1, 300, 200]
-
-
-def test_each_stream_waits_for_itself():
-    waits = cuda_executor.waits_between_streams(
-        planned(
-            step(0, "a", "b", 0),
-            step(1, "b", "c", 1),
-            step(2, "b", "d", 2),  # although stream 1 has waited for it
-            step(3, "cd", "e", 0),  # for both others
-            step(4, "e", "c", 2),
-        )
-    )  # what stream 1 wrote, and stream 0 has waited for
-    assert waits == [(), (0,), (0,), (1, 2), (1, 3)]
 
 
 @pytest.mark.parametrize(

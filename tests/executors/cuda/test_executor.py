@@ -8,13 +8,14 @@ import pytest
 import emulator_executor
 import fake_cupy
 import needs
+import small_networks
 from ladder.data import normalization
 from ladder.errors import UserError
 from ladder.executors import create
 from ladder.executors.cuda import clock, nvrtc, streaming
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver
-from ladder.network import layers, networks, optimizers, weights
+from ladder.network import optimizers, weights
 from ladder.plan import plan
 from ladder.plan.data import Plan
 from ladder.rungs import catalog
@@ -25,33 +26,8 @@ from ladder.verify import parity
 
 pytestmark = needs.COMPILER
 
-SMALL = networks.resolve(
-    "small",
-    (6, 6, 2),
-    (
-        layers.conv2d("a", 4),
-        layers.relu("a_relu"),
-        layers.maxpool2d("a_pool"),
-        layers.upsample2d("up"),
-        layers.conv2d("b", 2),
-    ),
-    "a_pool",
-    "mse",
-)
-LABELLED = networks.resolve(
-    "labelled",
-    (6, 6, 2),
-    (
-        layers.conv2d("a", 4, stride=2, bias=False),
-        layers.batchnorm("a_bn"),
-        layers.relu("a_relu"),
-        layers.dropout("dropped", 0.5),
-        layers.flatten("flat"),
-        layers.dense("scores", 3),
-    ),
-    "a_relu",
-    "cross_entropy",
-)
+SMALL = small_networks.autoencoder((6, 6, 2))
+LABELLED = small_networks.classifier((6, 6, 2), stride=2)
 IMAGES = np.random.default_rng(0).integers(0, 256, (13, 6, 6, 2), dtype=np.uint8)
 LABELS = np.random.default_rng(1).integers(0, 3, 13, dtype=np.uint8)
 BATCHES = (4, 4, 4, 1)  # of an epoch

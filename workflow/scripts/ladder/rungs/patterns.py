@@ -41,11 +41,11 @@ def _of_one_input(
     )
 
     def go_back() -> None:
-        kept = {role: buffers[role] for role in KINDS[layer.kind].kept}
+        needed = {role: buffers[role] for role in KINDS[layer.kind].kept}
         build.steps.add(
             f"{layer.kind}_backward",
             (layer,),
-            {**kept, "dy": build.gradients.total(y)},
+            {**needed, "dy": build.gradients.total(y)},
             {"dx": build.gradients.part(x)},
             2 * flop,
             **backward,

@@ -146,26 +146,16 @@ def test_products_of_all_short_mantissas_and_at_the_boundaries_of_the_formulas(m
         )
 
 
+@pytest.mark.parametrize("side, exponents", [(63, range(123, 130)), (-63, range(-127, -121))])
 @pytest.mark.parametrize("multiplier", ALL, ids=lambda multiplier: multiplier.name)
-def test_products_around_the_largest_number(multiplier):
+def test_products_around_the_largest_number_and_the_smallest_without_a_special_case(
+    multiplier, side, exponents
+):
     mantissas = np.array([1, 1.25, 1.4375, 1.5, 2 - 2**-23])
-    for exponent in range(123, 130):
-        a = (mantissas[:, None] * 2.0**63).astype(np.float32)
-        b = (mantissas[None, :] * 2.0 ** (exponent - 63)).astype(np.float32)
-        for place in range(5):  # one at a time: the largest magnitudes select the loops
-            one = a[place : place + 1]
-            assert_same(
-                product(one, b[:, place:], multiplier), multiply(one, b[:, place:], multiplier)
-            )
-
-
-@pytest.mark.parametrize("multiplier", ALL, ids=lambda multiplier: multiplier.name)
-def test_the_smallest_products_without_a_special_case(multiplier):
-    mantissas = np.array([1, 1.25, 1.4375, 1.5, 2 - 2**-23])
-    for exponent in range(-127, -121):
-        a = (mantissas[:, None] * 2.0**-63).astype(np.float32)
-        b = (mantissas[None, :] * 2.0 ** (exponent + 63)).astype(np.float32)
-        for place in range(5):  # one at a time: the smallest magnitudes select the loops
+    for exponent in exponents:
+        a = (mantissas[:, None] * 2.0**side).astype(np.float32)
+        b = (mantissas[None, :] * 2.0 ** (exponent - side)).astype(np.float32)
+        for place in range(5):  # one at a time: the ends of the magnitudes select the loops
             one = a[place : place + 1]
             assert_same(
                 product(one, b[:, place:], multiplier), multiply(one, b[:, place:], multiplier)

@@ -239,20 +239,15 @@ def test_fp16_is_ieee_half():
 
 @pytest.mark.parametrize("name", BY_FORMULA)
 def test_pairs_equal_the_definition_in_fractions_to_the_bit(name):
-    a, b = references.pairs(2704 + 6000, seed=1)
+    """kernels/test_multipliers.py compares a million more with what kernels compute."""
+    a, b = references.pairs(2704 + 8000, seed=1)
     expected = [
         references.scalar(int(x), int(y), name)
         for x, y in zip(a.view(np.uint32), b.view(np.uint32), strict=True)
     ]
-    assert np.array_equal(multiply(a, b, name).view(np.uint32), np.array(expected, np.uint32))
-
-
-@pytest.mark.parametrize("name", references.NAMES)
-def test_a_million_pairs_equal_the_definition_in_double_precision_to_the_bit(name):
-    a, b = references.pairs(1_000_000)
     product = multiply(a, b, name)
     assert product.dtype == np.float32
-    assert references.same_bits(product, references.vectorised(a, b, name)).all()
+    assert np.array_equal(product.view(np.uint32), np.array(expected, np.uint32))
 
 
 @pytest.mark.parametrize(("bit_count", "seed"), [(1, 0), (2, 1), (5, 2), (7, 3)])

@@ -129,15 +129,18 @@ def test_a_value_whose_number_is_the_rate_is_kept():
     assert randomness.dropout_mask(3, 0, 0, 0, 1, (first + 1) / 2**32) == 0
 
 
-def test_shares_of_a_dropout_mask_are_the_masks():
-    whole = randomness.dropout_mask(7, 3, 5, 0, 1003, 0.3)
+@pytest.mark.parametrize(
+    "draw, more",
+    [(randomness.dropout_mask, (0.3,)), (randomness.normal, ())],
+    ids=["mask", "normal"],
+)
+def test_shares_of_what_is_drawn_are_the_whole(draw, more):
     shares = [
-        randomness.dropout_mask(7, 3, 5, start, stop - start, 0.3)
-        for start, stop in ((0, 8), (8, 504), (504, 1003))
+        draw(7, 3, 5, start, stop - start, *more) for start, stop in ((0, 8), (8, 504), (504, 1003))
     ]
-    assert np.array_equal(np.concatenate(shares), whole)
+    assert np.array_equal(np.concatenate(shares), draw(7, 3, 5, 0, 1003, *more))
     with pytest.raises(ValueError, match="multiple of 8, not at 12"):
-        randomness.dropout_mask(7, 3, 5, 12, 8, 0.3)
+        draw(7, 3, 5, 12, 8, *more)
 
 
 @pytest.mark.parametrize(
@@ -165,17 +168,6 @@ def test_normal_numbers_are_the_quantiles_from_end_to_end(monkeypatch):
     expected = [statistics.NormalDist().inv_cdf((2 * int(one) + 1) / 2**25) for one in upper]
     np.testing.assert_allclose(drawn, expected, rtol=5e-7)
     assert drawn.max() == -drawn.min() and 5.41 < drawn.max() < 5.43
-
-
-def test_shares_of_normal_numbers_are_the_numbers():
-    whole = randomness.normal(7, 3, 5, 0, 1003)
-    shares = [
-        randomness.normal(7, 3, 5, start, stop - start)
-        for start, stop in ((0, 8), (8, 504), (504, 1003))
-    ]
-    assert np.array_equal(np.concatenate(shares), whole)
-    with pytest.raises(ValueError, match="multiple of 8, not at 12"):
-        randomness.normal(7, 3, 5, 12, 8)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """Concatenated features of several parts."""
 
 import numpy as np
+import pytest
 
 import join_features
 import manifest_files
 from ladder.store import artifacts
+
+WEIGHTS = [1, 0.5, 2]
 
 
 def features(folder, count, width, seed, odd=0):
@@ -26,40 +29,36 @@ def features(folder, count, width, seed, odd=0):
     return artifacts.Artifact(folder), rows
 
 
-def test_each_parts_columns_are_in_order_and_multiplied_by_its_weight(tmp_path, monkeypatch):
+@pytest.fixture
+def join(tmp_path):
+    """join((width, odd columns), ...): the joined artifact, and the rows of each part by file."""
+
+    def join(*widths):
+        parts = [
+            features(tmp_path / f"f{number}", 10, width, number, odd)
+            for number, (width, odd) in enumerate(widths)
+        ]
+        inputs = {f"part{number}": one for number, (one, _) in enumerate(parts, 1)}
+        with artifacts.making(tmp_path / "joined", manifest_files.spec("joined")) as work:
+            join_features.make(work, inputs, {"weights": WEIGHTS})
+        return artifacts.Artifact(tmp_path / "joined"), [rows for _, rows in parts]
+
+    return join
+
+
+def test_each_parts_columns_are_in_order_and_multiplied_by_its_weight(join, monkeypatch):
     monkeypatch.setattr(join_features, "ROWS", 4)
-    parts = [
-        features(tmp_path / f"f{number}", 10, width, number)
-        for number, width in enumerate((3, 5, 2))
-    ]
-    with artifacts.making(tmp_path / "joined", manifest_files.spec("joined")) as work:
-        join_features.make(
-            work,
-            {f"part{number}": one for number, (one, _) in enumerate(parts, 1)},
-            {"weights": [1, 0.5, 2]},
-        )
-    joined = artifacts.Artifact(tmp_path / "joined")
+    joined, parts = join((3, 0), (5, 0), (2, 0))
     for name in ("train.npy", "test.npy"):
         wanted = np.hstack(
-            [weight * rows[name] for weight, (_, rows) in zip((1, 0.5, 2), parts, strict=True)]
+            [weight * rows[name] for weight, rows in zip(WEIGHTS, parts, strict=True)]
         )
         assert np.array_equal(joined.array(name), wanted.astype(np.float32))
     assert joined.metrics == {"dimensions": 10, "parts": [3, 5, 2]}
 
 
-def test_odd_parts_are_joined_apart_and_a_part_without_one_adds_nothing_to_them(tmp_path):
-    parts = [
-        features(tmp_path / f"f{number}", 10, 3, number, odd)
-        for number, odd in enumerate((3, 0, 2))
-    ]
-    with artifacts.making(tmp_path / "joined", manifest_files.spec("joined")) as work:
-        join_features.make(
-            work,
-            {f"part{number}": one for number, (one, _) in enumerate(parts, 1)},
-            {"weights": [1, 0.5, 2]},
-        )
-    joined = artifacts.Artifact(tmp_path / "joined")
+def test_odd_parts_are_joined_apart_and_a_part_without_one_adds_nothing_to_them(join):
+    joined, (first, _, last) = join((3, 3), (3, 0), (3, 2))
     for name in ("train_odd.npy", "test_odd.npy"):
-        (_, first), _, (_, last) = parts
         assert np.array_equal(joined.array(name), np.hstack([first[name], 2 * last[name]]))
     assert joined.metrics == {"dimensions": 9, "parts": [3, 3, 3], "odd_dimensions": 5}

@@ -5,23 +5,11 @@ import functools
 
 import pytest
 
+import small_networks
 from ladder.executors.create import create
-from ladder.network import layers, networks
 from ladder.verify import measure_rungs
 
-NETWORK = networks.resolve(
-    "small",
-    (6, 6, 3),
-    (
-        layers.conv2d("a", 4),
-        layers.relu("a_relu"),
-        layers.maxpool2d("a_pool"),
-        layers.upsample2d("up"),
-        layers.conv2d("b", 3),
-    ),
-    "a_pool",
-    "mse",
-)
+NETWORK = small_networks.autoencoder((6, 6, 3))
 
 
 @contextlib.contextmanager

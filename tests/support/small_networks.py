@@ -1,33 +1,45 @@
-"""Two networks that the emulator trains in a moment."""
+"""Networks that the emulator trains in a moment."""
 
-from ladder.network import layers, networks
+from ladder.network import networks
+from ladder.network.layers import (
+    batchnorm,
+    conv2d,
+    dense,
+    dropout,
+    flatten,
+    maxpool2d,
+    relu,
+    upsample2d,
+)
 
-PLAIN = networks.resolve(
-    "small",
-    (4, 4, 3),
-    (
-        layers.conv2d("a", 4),
-        layers.relu("a_relu"),
-        layers.maxpool2d("a_pool"),
-        layers.upsample2d("up"),
-        layers.conv2d("b", 3),
-    ),
-    "a_pool",
-    "mse",
-)
-LABELLED = networks.resolve(
-    "labelled",
-    (4, 4, 3),
-    (
-        layers.conv2d("a", 4, stride=2, bias=False),
-        layers.batchnorm("a_bn"),
-        layers.flatten("flat"),
-        layers.dropout("drop", 0.5),
-        layers.dense("scores", 5),
-    ),
-    "flat",
-    "cross_entropy",
-)
+
+def autoencoder(input_shape, filters=4):
+    """A convolution, pooled, and one of what is upsampled again."""
+    table = (
+        conv2d("a", filters),
+        relu("a_relu"),
+        maxpool2d("a_pool"),
+        upsample2d("up"),
+        conv2d("b", input_shape[2]),
+    )
+    return networks.resolve("small", input_shape, table, "a_pool", "mse")
+
+
+def classifier(input_shape, filters=4, stride=1, classes=3, rate=0.5):
+    """With all random numbers and all state of a step."""
+    table = (
+        conv2d("a", filters, stride=stride, bias=False),
+        batchnorm("a_bn"),
+        relu("a_relu"),
+        flatten("flat"),
+        dropout("drop", rate),
+        dense("scores", classes),
+    )
+    return networks.resolve("labelled", input_shape, table, "a_relu", "cross_entropy")
+
+
+PLAIN = autoencoder((4, 4, 3))
+LABELLED = classifier((4, 4, 3), stride=2, classes=5)
 
 
 def build(name, input_shape=None, **options):

@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 
+import small_networks
 from ladder.arithmetic.multipliers import MULTIPLIERS, PRECISIONS, ByDirection
 from ladder.data import normalization
 from ladder.errors import UserError
@@ -437,21 +438,7 @@ def test_memory_names_every_use_and_adds_up_to_the_plan():
     assert memory["optimizer"] == 2 * memory["weights"]
 
 
-# A network that classifies, with all random numbers and all state of a step.
-CLASSIFIER = networks.resolve(
-    "classifier",
-    (12, 8, 1),
-    (
-        layers.conv2d("a", 4, stride=2, bias=False),
-        layers.batchnorm("a_bn"),
-        layers.relu("a_relu"),
-        layers.flatten("flat"),
-        layers.dropout("drop", 0.3),
-        layers.dense("scores", 3),
-    ),
-    "flat",
-    "cross_entropy",
-)
+CLASSIFIER = small_networks.classifier((12, 8, 1), stride=2, rate=0.3)
 LABELS = np.random.default_rng(1).integers(0, 3, len(IMAGES)).astype(np.uint8)
 
 

@@ -9,6 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
+import small_networks
 from ladder.arithmetic.multipliers import MULTIPLIERS, ByDirection
 from ladder.data import normalization
 from ladder.errors import RunFailed
@@ -18,34 +19,8 @@ from ladder.network.optimizers import Optimizer
 from ladder.plan import plan
 from ladder.training import inference, training, validation
 
-AUTOENCODER = networks.resolve(
-    "small",
-    (6, 4, 1),
-    (
-        layers.conv2d("a", 3),
-        layers.relu("a_relu"),
-        layers.maxpool2d("latent"),
-        layers.upsample2d("up"),
-        layers.conv2d("b", 1),
-    ),
-    "latent",
-    "mse",
-)
-# With all random numbers and all state of a step.
-CLASSIFIER = networks.resolve(
-    "classifier",
-    (6, 4, 1),
-    (
-        layers.conv2d("a", 4, bias=False),
-        layers.batchnorm("a_bn"),
-        layers.relu("a_relu"),
-        layers.flatten("flat"),
-        layers.dropout("drop", 0.3),
-        layers.dense("scores", 3),
-    ),
-    "flat",
-    "cross_entropy",
-)
+AUTOENCODER = small_networks.autoencoder((6, 4, 1), 3)
+CLASSIFIER = small_networks.classifier((6, 4, 1), rate=0.3)
 PLAIN = networks.resolve(
     "plain", (6, 4, 1), (layers.flatten("flat"), layers.dense("scores", 3)), "flat", "cross_entropy"
 )

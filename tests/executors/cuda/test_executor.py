@@ -8,13 +8,14 @@ import pytest
 import emulator_executor
 import fake_cupy
 import needs
+import small_networks
 from ladder.data import normalization
 from ladder.errors import UserError
 from ladder.executors import create
 from ladder.executors.cuda import clock, nvrtc, streaming
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver
-from ladder.network import layers, networks, optimizers, weights
+from ladder.network import optimizers, weights
 from ladder.plan import plan
 from ladder.plan.data import Plan
 from ladder.rungs import catalog
@@ -25,33 +26,8 @@ from ladder.verify import parity
 
 pytestmark = needs.COMPILER
 
-SMALL = networks.resolve(
-    "small",
-    (6, 6, 2),
-    (
-        layers.conv2d("a", 4),
-        layers.relu("a_relu"),
-        layers.maxpool2d("a_pool"),
-        layers.upsample2d("up"),
-        layers.conv2d("b", 2),
-    ),
-    "a_pool",
-    "mse",
-)
-LABELLED = networks.resolve(
-    "labelled",
-    (6, 6, 2),
-    (
-        layers.conv2d("a", 4, stride=2, bias=False),
-        layers.batchnorm("a_bn"),
-        layers.relu("a_relu"),
-        layers.dropout("dropped", 0.5),
-        layers.flatten("flat"),
-        layers.dense("scores", 3),
-    ),
-    "a_relu",
-    "cross_entropy",
-)
+SMALL = small_networks.autoencoder((6, 6, 2))
+LABELLED = small_networks.classifier((6, 6, 2), stride=2)
 IMAGES = np.random.default_rng(0).integers(0, 256, (13, 6, 6, 2), dtype=np.uint8)
 LABELS = np.random.default_rng(1).integers(0, 3, 13, dtype=np.uint8)
 BATCHES = (4, 4, 4, 1)  # of an epoch
@@ -452,28 +428,39 @@ def planned(*steps):
     return Plan(None, "", 1, {}, steps, (), "")
 
 
-def test_a_launch_waits_for_its_data_from_another_stream():
-    waits = cuda_executor.waits_between_streams(
-        planned(
-            step(0, "a", "b", 0),
-            step(1, "b", "c", 1),  # reads the other's output
-            step(2, "d", "e", 0),  # unrelated
-            step(3, "d", "f", 1),  # both only read d
-            # reads f, and overwrites b, which launch 1 reads: f is the later
-            step(4, "f", "b", 0),
-            step(5, "b", "c", 1),
-        )
-    )  # the new b
-    assert waits == [(), (0,), (), (), (3,), (4,)]
-
-
-def test_nothing_is_waited_for_twice():
-    waits = cuda_executor.waits_between_streams(
-        planned(
-            step(0, "a", "b", 0), step(1, "b", "c", 1), step(2, "b", "d", 1), step(3, "a", "b", 0)
-        )
-    )
-    assert waits == [(), (0,), (), (2,)]
+@pytest.mark.parametrize(
+    "launched, waits",
+    [
+        (
+            [
+                ("a", "b", 0),
+                ("b", "c", 1),  # reads the other's output
+                ("d", "e", 0),  # unrelated
+                ("d", "f", 1),  # both only read d
+                ("f", "b", 0),  # reads f, and overwrites b, which launch 1 reads: f is the later
+                ("b", "c", 1),  # the new b
+            ],
+            [(), (0,), (), (), (3,), (4,)],
+        ),
+        # nothing is waited for twice
+        ([("a", "b", 0), ("b", "c", 1), ("b", "d", 1), ("a", "b", 0)], [(), (0,), (), (2,)]),
+        # each stream waits for itself
+        (
+            [
+                ("a", "b", 0),
+                ("b", "c", 1),
+                ("b", "d", 2),  # although stream 1 has waited for it
+                ("cd", "e", 0),  # for both others
+                ("e", "c", 2),  # what stream 1 wrote, and stream 0 has waited for
+            ],
+            [(), (0,), (0,), (1, 2), (1, 3)],
+        ),
+    ],
+    ids=["another stream", "not twice", "each stream"],
+)
+def test_a_launch_waits_for_its_data_from_another_stream(launched, waits):
+    steps = [step(number, *one) for number, one in enumerate(launched)]
+    assert cuda_executor.waits_between_streams(planned(*steps)) == waits
 
 
 def test_an_argument_not_listed_as_read_counts_as_written():
@@ -499,19 +486,6 @@ def test_the_buffers_of_a_table_are_waited_for():
     )
     assert waits == [(), (0,)]
     assert table.array({"b": 100, "c": 200, "d": 300}.get).tolist() == [7, 100, 1, 300, 200]
-
-
-def test_each_stream_waits_for_itself():
-    waits = cuda_executor.waits_between_streams(
-        planned(
-            step(0, "a", "b", 0),
-            step(1, "b", "c", 1),
-            step(2, "b", "d", 2),  # although stream 1 has waited for it
-            step(3, "cd", "e", 0),  # for both others
-            step(4, "e", "c", 2),
-        )
-    )  # what stream 1 wrote, and stream 0 has waited for
-    assert waits == [(), (0,), (0,), (1, 2), (1, 3)]
 
 
 @pytest.mark.parametrize(

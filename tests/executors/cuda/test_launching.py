@@ -11,6 +11,7 @@ import pytest
 
 import fake_cupy
 import needs
+import small_networks
 import zoo
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
 from ladder.data import normalization
@@ -32,20 +33,7 @@ SMALL = networks.resolve(
     "a_relu",
     "mse",
 )
-LABELLED = networks.resolve(
-    "labelled",
-    (4, 4, 2),
-    (
-        layers.conv2d("a", 3, bias=False),
-        layers.batchnorm("a_bn"),
-        layers.relu("a_relu"),
-        layers.dropout("dropped", 0.5),
-        layers.flatten("flat"),
-        layers.dense("scores", 3),
-    ),
-    "a_relu",
-    "cross_entropy",
-)
+LABELLED = small_networks.classifier((4, 4, 2), 3)
 ROWS, BATCH, STEPS = 23, 2, 11  # of whole batches, in an epoch
 IMAGES = np.random.default_rng(0).integers(0, 256, (ROWS, 4, 4, 2), dtype=np.uint8)
 LABELS = np.random.default_rng(1).integers(0, 3, ROWS, dtype=np.uint8)

@@ -85,8 +85,8 @@ class Kind:
     work          the category that its time is reported under (of a convolution, in each direction)
     node          its text in a drawing and the family that determines its colour
     words         of attributes: these in words, but for stride and padding
-    kept          what the backward step of rungs.patterns.alone reads beside the gradient, by the
-                  roles of the forward step's outputs
+    kept          what the backward step of rungs.patterns reads beside the gradient, by the
+                  roles of the forward step
     inputs        their number
     has_gradient  whether a network with this layer can be trained
     """
@@ -256,10 +256,26 @@ KINDS = {  # in the order in which reports have their work
         ("up", "pool"),
         "nearest neighbour, 2 × 2".format_map,
     ),
-    "dropout": Kind(_same, "dropout and LRN", ("drop", "norm"), "rate {rate:g}".format_map),
-    "lrn": Kind(_same, "dropout and LRN", ("LRN", "norm"), "over {size} channels".format_map),
+    "dropout": Kind(
+        _same,
+        "dropout and LRN",
+        ("drop", "norm"),
+        "rate {rate:g}".format_map,
+        kept=("mask",),
+    ),
+    "lrn": Kind(
+        _same,
+        "dropout and LRN",
+        ("LRN", "norm"),
+        "over {size} channels".format_map,
+        kept=("x", "sums"),
+    ),
     "position_norm": Kind(
-        _same, "norms and contrast", ("norm", "norm"), "each pixel to length 1".format_map
+        _same,
+        "norms and contrast",
+        ("norm", "norm"),
+        "each pixel to length 1".format_map,
+        kept=("y", "norms"),
     ),
     "local_contrast": Kind(
         _local_contrast_output,
@@ -281,6 +297,7 @@ KINDS = {  # in the order in which reports have their work
         "sparsity",
         ("win", "relu"),
         "{winners} of each map, in {lifetime:.3g} of the images".format_map,
+        kept=("mask",),
     ),
     "l1_penalty": Kind(_same, "sparsity", ("L1", "norm"), "{penalty:g}".format_map),
     "sample": Kind(
@@ -296,6 +313,7 @@ KINDS = {  # in the order in which reports have their work
         ("att", "sum"),
         "of each pixel to all".format_map,
         macs=_attention_macs,
+        kept=("x", "weights"),
     ),
     "pad": Kind(
         lambda attributes, image: (

@@ -11,7 +11,7 @@ an L2 penalty):
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -49,6 +49,15 @@ def state_shapes(optimizer, parameters):
         for name, shape in parameters.items()
         for average in AVERAGES[optimizer.name]
     }
+
+
+class Schedule(TypedDict, total=False):
+    """Keyword arguments of learning_rates."""
+
+    schedule: str
+    step_epochs: int
+    step_factor: float
+    warmup_steps: int
 
 
 def learning_rates(

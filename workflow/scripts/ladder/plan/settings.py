@@ -1,12 +1,10 @@
 """What a plan is made for: the settings of a training run, its images and its length."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 from ladder.arithmetic.multipliers import EXACT, PRECISIONS, ByDirection
 from ladder.network.networks import Network
-from ladder.network.optimizers import Optimizer
+from ladder.network.optimizers import Optimizer, Schedule
 
 LOSS_SCALE = 1024  # also the default of the key loss_scale
 
@@ -72,7 +70,7 @@ class TrainingSettings:
     batch_size: int
     optimizer: Optimizer = Optimizer("sgd")
     learning_rate: float = 1e-3
-    schedule: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    schedule: Schedule = dataclasses.field(default_factory=Schedule)
     epochs: int | None = None
     steps: int | None = None
     gradient_scale: str = "mean"

@@ -309,21 +309,6 @@ def batchnorm_backward(step: Step, values: Values) -> Launches:
     )
 
 
-def batchnorm_inference(step: Step, values: Values) -> Launches:
-    arrays = step.operands("x", "weight", "bias", "running_mean", "running_var", "y")
-    x, y = arrays[0], arrays[-1]
-    return _one(
-        "batchnorm.cu",
-        "batchnorm_inference",
-        elements(values, y),
-        (
-            *arrays,
-            *integers(elements(values, y), values.shape(x)[3]),
-            *floats(step.attributes["epsilon"]),
-        ),
-    )
-
-
 def dropout_forward(step: Step, values: Values) -> Launches:
     y, attributes = step.writes["y"], step.attributes
     arguments = (
@@ -575,21 +560,6 @@ def local_contrast_forward(step: Step, values: Values) -> Launches:
     )
 
 
-def soft_threshold_forward(step: Step, values: Values) -> Launches:
-    x, y = step.operands("x", "y")
-    return _one(
-        "soft_threshold.cu",
-        "soft_threshold_forward",
-        elements(values, x),
-        (
-            x,
-            y,
-            *integers(elements(values, x), values.shape(x)[3]),
-            *floats(step.attributes["threshold"]),
-        ),
-    )
-
-
 def quantise(step: Step, values: Values) -> Launches:
     x, y, scale = step.operands("x", "y", "scale")
     count, most = elements(values, x), floats(step.attributes["most"])
@@ -609,16 +579,6 @@ def quantise(step: Step, values: Values) -> Launches:
             (partials, scale, *integers(MAGNITUDE_PARTS), *most),
         ),
         *_one("quantise.cu", "quantise", count, (x, scale, y, *integers(count), *most)),
-    )
-
-
-def rescale(step: Step, values: Values) -> Launches:
-    *arrays, y = step.operands("x", "first", "second", "bias", "y")
-    return _one(
-        "quantise.cu",
-        "rescale",
-        elements(values, y),
-        (*arrays, y, *integers(elements(values, y), values.shape(y)[-1])),
     )
 
 
@@ -705,6 +665,18 @@ def on_elements(file: str, arrays: tuple[str, ...], *attributes: str) -> LaunchF
         count = elements(values, buffers[-1])
         arguments = *buffers, *integers(count), *floats(*numbers(step, *attributes))
         return _one(file, step.operation, count, arguments)
+
+    return launches
+
+
+def on_channels(file: str, arrays: tuple[str, ...], *attributes: str) -> LaunchFunction:
+    """As on_elements, of the first array; the number of its channels follows that of elements."""
+
+    def launches(step: Step, values: Values) -> Launches:
+        buffers = step.operands(*arrays)
+        count, channels = elements(values, buffers[0]), values.shape(buffers[0])[-1]
+        floating = floats(*numbers(step, *attributes))
+        return _one(file, step.operation, count, (*buffers, *integers(count, channels), *floating))
 
     return launches
 
@@ -802,7 +774,6 @@ RUNG = Implementation(
                 dense_bias_grad,
                 batchnorm_forward,
                 batchnorm_backward,
-                batchnorm_inference,
                 dropout_forward,
                 dropout_backward,
                 winner_take_all_forward,
@@ -815,9 +786,7 @@ RUNG = Implementation(
                 attention_forward,
                 attention_backward,
                 local_contrast_forward,
-                soft_threshold_forward,
                 quantise,
-                rescale,
                 mse,
                 cross_entropy,
                 advance,
@@ -829,6 +798,11 @@ RUNG = Implementation(
         "relu_forward": on_elements("relu.cu", ("x", "y")),
         "relu_backward": on_elements("relu.cu", ("y", "dy", "dx")),
         "add_forward": on_elements("add.cu", ("a", "b", "y")),
+        "batchnorm_inference": on_channels(
+            "batchnorm.cu", ("x", "weight", "bias", "running_mean", "running_var", "y"), "epsilon"
+        ),
+        "soft_threshold_forward": on_channels("soft_threshold.cu", ("x", "y"), "threshold"),
+        "rescale": on_channels("quantise.cu", ("x", "first", "second", "bias", "y")),
         "scale": on_elements("scale.cu", ("x", "y"), "factor"),
         "winner_take_all_backward": on_elements("winner_take_all.cu", ("dy", "mask", "dx")),
         "l1_penalty_backward": on_elements("l1_penalty.cu", ("x", "dx"), "factor"),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from ladder.network.layers import KINDS, Attributes, Layer
 from ladder.network.networks import Network
 from ladder.rungs.interface import Backward, Emit, Pattern, PlanBuilder
-from ladder.rungs.launches import Group, Step
+from ladder.rungs.launches import Group, Step, StepAttributes
 
 AppliesRelu = Callable[[Network, str], bool]  # see phase_block
 
@@ -16,22 +16,42 @@ AppliesRelu = Callable[[Network, str], bool]  # see phase_block
 def alone(build: PlanBuilder, group: Group) -> Backward | None:
     """A layer without parameters, as its own operation."""
     (layer,) = group
-    x, y = build.values.source(layer), build.values.activation(layer)
-    saved = KINDS[layer.kind].kept
-    writes = {"y": y, **({"index": build.values.mask(layer)} if "index" in saved else {})}
-    build.steps.add(f"{layer.kind}_forward", group, {"x": x}, writes, **layer.attributes)
+    index = "index" in KINDS[layer.kind].kept
+    saved = {"index": build.values.mask(layer)} if index else {}
+    return _of_one_input(build, layer, saved, layer.attributes, layer.attributes)
 
-    def backward() -> None:
-        reads = {"dy": build.gradients.total(y), **{role: writes[role] for role in saved}}
+
+def _of_one_input(
+    build: PlanBuilder,
+    layer: Layer,
+    saved: Mapping[str, str],
+    forward: Attributes,
+    backward: Attributes,
+    **reads: str,
+) -> Backward | None:
+    """The operation of a layer without parameters; saved: {role: buffer} that it writes beside y;
+    forward, backward: attributes of both steps; reads: what the first reads beside x.
+
+    A backward pass of a layer with products forms two for each of the forward pass.
+    """
+    x, y = build.values.source(layer), build.values.activation(layer)
+    buffers, flop = {"x": x, "y": y, **saved}, 2 * layer.macs
+    build.steps.add(
+        f"{layer.kind}_forward", (layer,), {"x": x, **reads}, {"y": y, **saved}, flop, **forward
+    )
+
+    def go_back() -> None:
+        needed = {role: buffers[role] for role in KINDS[layer.kind].kept}
         build.steps.add(
             f"{layer.kind}_backward",
-            group,
-            reads,
+            (layer,),
+            {**needed, "dy": build.gradients.total(y)},
             {"dx": build.gradients.part(x)},
-            **layer.attributes,
+            2 * flop,
+            **backward,
         )
 
-    return backward if build.gradients.is_wanted(x) else None
+    return go_back if build.gradients.is_wanted(x) else None
 
 
 def flatten(build: PlanBuilder, group: Group) -> Backward | None:
@@ -121,32 +141,9 @@ def dropout(build: PlanBuilder, group: Group) -> Backward | None:
     if not build.training:
         build.values.unchanged(layer)
         return None
-    x, y, mask = (
-        build.values.source(layer),
-        build.values.activation(layer),
-        build.values.mask(layer, "mask"),
-    )
-    rate, stream = layer.attributes["rate"], build.network.layers.index(layer)
-    build.steps.add(
-        "dropout_forward",
-        group,
-        {"x": x, "counters": "counters"},
-        {"y": y, "mask": mask},
-        rate=rate,
-        seed=build.seed,
-        stream=stream,
-    )
-
-    def backward() -> None:
-        build.steps.add(
-            "dropout_backward",
-            group,
-            {"dy": build.gradients.total(y), "mask": mask},
-            {"dx": build.gradients.part(x)},
-            rate=rate,
-        )
-
-    return backward if build.gradients.is_wanted(x) else None
+    mask, stream = build.values.mask(layer, "mask"), build.network.layers.index(layer)
+    drawn = StepAttributes(rate=layer.attributes["rate"], seed=build.seed, stream=stream)
+    return _of_one_input(build, layer, {"mask": mask}, drawn, layer.attributes, counters="counters")
 
 
 def winner_take_all(build: PlanBuilder, group: Group) -> Backward | None:
@@ -154,29 +151,9 @@ def winner_take_all(build: PlanBuilder, group: Group) -> Backward | None:
     them at test time.
     """
     (layer,) = group
-    x, y, mask = (
-        build.values.source(layer),
-        build.values.activation(layer),
-        build.values.mask(layer, "mask"),
-    )
-    build.steps.add(
-        "winner_take_all_forward",
-        group,
-        {"x": x},
-        {"y": y, "mask": mask},
-        winners=layer.attributes["winners"],
-        images=lasting_images(build, layer),
-    )
-
-    def backward() -> None:
-        build.steps.add(
-            "winner_take_all_backward",
-            group,
-            {"dy": build.gradients.total(y), "mask": mask},
-            {"dx": build.gradients.part(x)},
-        )
-
-    return backward if build.gradients.is_wanted(x) else None
+    images, mask = lasting_images(build, layer), build.values.mask(layer, "mask")
+    winners = StepAttributes(winners=layer.attributes["winners"], images=images)
+    return _of_one_input(build, layer, {"mask": mask}, winners, {})
 
 
 def lasting_images(build: PlanBuilder, layer: Layer) -> int:
@@ -256,64 +233,23 @@ def sample(build: PlanBuilder, group: Group) -> Backward | None:
 def lrn(build: PlanBuilder, group: Group) -> Backward | None:
     """Keeps the divisors for the backward pass."""
     (layer,) = group
-    x, y = build.values.source(layer), build.values.activation(layer)
-    sums = build.values.kept(f"{layer.name}.sums", build.values.shape(x))
-    build.steps.add("lrn_forward", group, {"x": x}, {"y": y, "sums": sums}, **layer.attributes)
-
-    def backward() -> None:
-        build.steps.add(
-            "lrn_backward",
-            group,
-            {"x": x, "sums": sums, "dy": build.gradients.total(y)},
-            {"dx": build.gradients.part(x)},
-            **layer.attributes,
-        )
-
-    return backward if build.gradients.is_wanted(x) else None
+    sums = build.values.kept(f"{layer.name}.sums", (build.values.batch, *layer.output_shape))
+    return _of_one_input(build, layer, {"sums": sums}, layer.attributes, layer.attributes)
 
 
 def position_norm(build: PlanBuilder, group: Group) -> Backward | None:
     """Keeps each pixel's norm for the backward pass."""
     (layer,) = group
-    x, y = build.values.source(layer), build.values.activation(layer)
-    norms = build.values.kept(f"{layer.name}.norms", build.values.shape(x)[:3])
-    build.steps.add(
-        "position_norm_forward", group, {"x": x}, {"y": y, "norms": norms}, **layer.attributes
-    )
-
-    def backward() -> None:
-        build.steps.add(
-            "position_norm_backward",
-            group,
-            {"y": y, "norms": norms, "dy": build.gradients.total(y)},
-            {"dx": build.gradients.part(x)},
-        )
-
-    return backward if build.gradients.is_wanted(x) else None
+    norms = build.values.kept(f"{layer.name}.norms", (build.values.batch, *layer.output_shape[:2]))
+    return _of_one_input(build, layer, {"norms": norms}, layer.attributes, {})
 
 
 def attention(build: PlanBuilder, group: Group) -> Backward | None:
-    """Keeps the attention weights, pixels times pixels, for the backward pass, which forms four
-    products in place of two.
-    """
+    """Keeps the attention weights, pixels times pixels, for the backward pass."""
     (layer,) = group
-    x, y = build.values.source(layer), build.values.activation(layer)
     pixels = math.prod(layer.output_shape[:2])
     weights = build.values.kept(f"{layer.name}.weights", (build.values.batch, pixels, pixels))
-    build.steps.add(
-        "attention_forward", group, {"x": x}, {"y": y, "weights": weights}, flop=2 * layer.macs
-    )
-
-    def backward() -> None:
-        build.steps.add(
-            "attention_backward",
-            group,
-            {"x": x, "weights": weights, "dy": build.gradients.total(y)},
-            {"dx": build.gradients.part(x)},
-            flop=4 * layer.macs,
-        )
-
-    return backward if build.gradients.is_wanted(x) else None
+    return _of_one_input(build, layer, {"weights": weights}, {}, {})
 
 
 def local_contrast(build: PlanBuilder, group: Group) -> None:

@@ -1,11 +1,10 @@
 """The parts of a training, each with its settings."""
 
 import dataclasses
-from typing import Any
 
 from ladder.arithmetic.multipliers import EXACT, ByDirection
 from ladder.network.networks import Network
-from ladder.network.optimizers import Optimizer
+from ladder.network.optimizers import Optimizer, Schedule
 from ladder.plan.settings import Augmentation, TrainingSettings
 from ladder.training.parameters import TrainingParameters
 
@@ -18,7 +17,7 @@ def parts(network: Network, given: TrainingParameters, multipliers: ByDirection 
 
     multipliers: of the training, which change no length.
     """
-    schedule: dict[str, Any] = {"schedule": given.schedule, "warmup_steps": given.warmup_steps}
+    schedule: Schedule = {"schedule": given.schedule, "warmup_steps": given.warmup_steps}
     if given.schedule == "step":
         schedule |= {
             "step_epochs": given.schedule_step_epochs,

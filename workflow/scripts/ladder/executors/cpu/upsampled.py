@@ -183,6 +183,18 @@ def _output_gradient(first, second, third, fourth):
 
 
 @loop
+def _put_five(array, first, at, c, values):
+    """Store values at one place of five rows or planes."""
+    (
+        array[first, at, c],
+        array[first + 1, at, c],
+        array[first + 2, at, c],
+        array[first + 3, at, c],
+        array[first + 4, at, c],
+    ) = values
+
+
+@loop
 def transform_filters(weight, start, stop, out, rows):
     """out (25, filters, channels) = G g G^T of the filters start to stop. rows: workspace (5, 3,
     channels).
@@ -191,19 +203,12 @@ def transform_filters(weight, start, stop, out, rows):
     for o in range(start, stop):
         for j in range(3):
             for c in range(channels):
-                rows[0, j, c], rows[1, j, c], rows[2, j, c], rows[3, j, c], rows[4, j, c] = _filter(
-                    weight[o, 0, j, c], weight[o, 1, j, c], weight[o, 2, j, c], half
-                )
+                taps = weight[o, 0, j, c], weight[o, 1, j, c], weight[o, 2, j, c]
+                _put_five(rows, 0, j, c, _filter(*taps, half))
         for k in range(5):
-            at = 5 * k
             for c in range(channels):
-                (
-                    out[at, o, c],
-                    out[at + 1, o, c],
-                    out[at + 2, o, c],
-                    out[at + 3, o, c],
-                    out[at + 4, o, c],
-                ) = _filter(rows[k, 0, c], rows[k, 1, c], rows[k, 2, c], half)
+                taps = rows[k, 0, c], rows[k, 1, c], rows[k, 2, c]
+                _put_five(out, 5 * k, o, c, _filter(*taps, half))
 
 
 @loop
@@ -313,30 +318,17 @@ def transform_gradient(dy, y, relu, out, tile, rows):
                     within = q + j < width
                     at = q + j if within else q
                     for c in range(filters):
-                        (
-                            rows[0, j, c],
-                            rows[1, j, c],
-                            rows[2, j, c],
-                            rows[3, j, c],
-                            rows[4, j, c],
-                        ) = _output_gradient(
+                        column = (
                             _passed(dy, y, n, r, at, c, relu, within),
                             _passed(dy, y, n, r + 1, at, c, relu, within),
                             _passed(dy, y, n, r + 2 if low else r, at, c, relu, within & low),
                             _passed(dy, y, n, r + 3 if low else r, at, c, relu, within & low),
                         )
+                        _put_five(rows, 0, j, c, _output_gradient(*column))
                 for k in range(5):
-                    at = 5 * k
                     for c in range(filters):
-                        (
-                            out[at, tile, c],
-                            out[at + 1, tile, c],
-                            out[at + 2, tile, c],
-                            out[at + 3, tile, c],
-                            out[at + 4, tile, c],
-                        ) = _output_gradient(
-                            rows[k, 0, c], rows[k, 1, c], rows[k, 2, c], rows[k, 3, c]
-                        )
+                        row = rows[k, 0, c], rows[k, 1, c], rows[k, 2, c], rows[k, 3, c]
+                        _put_five(out, 5 * k, tile, c, _output_gradient(*row))
                 tile += 1
 
 

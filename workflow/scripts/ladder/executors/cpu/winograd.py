@@ -371,6 +371,45 @@ def _output_gradient(first, second, third, fourth):
 
 
 @loop
+def _six(array, first, step, at, c):
+    """The values at one place of six rows or planes, `step` apart."""
+    return (
+        array[first, at, c],
+        array[first + step, at, c],
+        array[first + 2 * step, at, c],
+        array[first + 3 * step, at, c],
+        array[first + 4 * step, at, c],
+        array[first + 5 * step, at, c],
+    )
+
+
+@loop
+def _six_along(array, row, at, c):
+    """The values of six pixels of a row."""
+    return (
+        array[row, at, c],
+        array[row, at + 1, c],
+        array[row, at + 2, c],
+        array[row, at + 3, c],
+        array[row, at + 4, c],
+        array[row, at + 5, c],
+    )
+
+
+@loop
+def _put_six(array, first, at, c, values):
+    """Store values at one place of six rows or planes."""
+    (
+        array[first, at, c],
+        array[first + 1, at, c],
+        array[first + 2, at, c],
+        array[first + 3, at, c],
+        array[first + 4, at, c],
+        array[first + 5, at, c],
+    ) = values
+
+
+@loop
 def transform_filters(weight, start, stop, out, rows):
     """out (36, filters, channels) = G g G^T of the filters start to stop. rows: workspace (6, 3,
     channels).
@@ -379,25 +418,12 @@ def transform_filters(weight, start, stop, out, rows):
     for o in range(start, stop):
         for j in range(3):
             for c in range(channels):
-                (
-                    rows[0, j, c],
-                    rows[1, j, c],
-                    rows[2, j, c],
-                    rows[3, j, c],
-                    rows[4, j, c],
-                    rows[5, j, c],
-                ) = _filter(weight[o, 0, j, c], weight[o, 1, j, c], weight[o, 2, j, c])
+                taps = weight[o, 0, j, c], weight[o, 1, j, c], weight[o, 2, j, c]
+                _put_six(rows, 0, j, c, _filter(*taps))
         for k in range(6):
-            at = 6 * k
             for c in range(channels):
-                (
-                    out[at, o, c],
-                    out[at + 1, o, c],
-                    out[at + 2, o, c],
-                    out[at + 3, o, c],
-                    out[at + 4, o, c],
-                    out[at + 5, o, c],
-                ) = _filter(rows[k, 0, c], rows[k, 1, c], rows[k, 2, c])
+                taps = rows[k, 0, c], rows[k, 1, c], rows[k, 2, c]
+                _put_six(out, 6 * k, o, c, _filter(*taps))
 
 
 @loop
@@ -408,22 +434,12 @@ def filters_gradient(planes, start, stop, dweight, rows):
         for k in range(6):
             for c in range(channels):
                 rows[0, k, c], rows[1, k, c], rows[2, k, c] = _filter_gradient(
-                    planes[k, o, c],
-                    planes[6 + k, o, c],
-                    planes[12 + k, o, c],
-                    planes[18 + k, o, c],
-                    planes[24 + k, o, c],
-                    planes[30 + k, o, c],
+                    *_six(planes, k, 6, o, c)
                 )
         for i in range(3):
             for c in range(channels):
                 dweight[o, i, 0, c], dweight[o, i, 1, c], dweight[o, i, 2, c] = _filter_gradient(
-                    rows[i, 0, c],
-                    rows[i, 1, c],
-                    rows[i, 2, c],
-                    rows[i, 3, c],
-                    rows[i, 4, c],
-                    rows[i, 5, c],
+                    *_six_along(rows, i, 0, c)
                 )
 
 
@@ -437,44 +453,16 @@ def transform_images(x, out, tile, rows):
     images, height, width, channels = x.shape
     across = width // 4
     for n in range(images):
+        image = x[n]
         for r in range(0, height - 2, 4):
             for q in range(width):
                 for c in range(channels):
-                    (
-                        rows[0, q, c],
-                        rows[1, q, c],
-                        rows[2, q, c],
-                        rows[3, q, c],
-                        rows[4, q, c],
-                        rows[5, q, c],
-                    ) = _image(
-                        x[n, r, q, c],
-                        x[n, r + 1, q, c],
-                        x[n, r + 2, q, c],
-                        x[n, r + 3, q, c],
-                        x[n, r + 4, q, c],
-                        x[n, r + 5, q, c],
-                    )
+                    _put_six(rows, 0, q, c, _image(*_six(image, r, 1, q, c)))
             for k in range(6):
-                at = 6 * k
                 for q in range(across):
                     here, left = tile + q, 4 * q
                     for c in range(channels):
-                        (
-                            out[at, here, c],
-                            out[at + 1, here, c],
-                            out[at + 2, here, c],
-                            out[at + 3, here, c],
-                            out[at + 4, here, c],
-                            out[at + 5, here, c],
-                        ) = _image(
-                            rows[k, left, c],
-                            rows[k, left + 1, c],
-                            rows[k, left + 2, c],
-                            rows[k, left + 3, c],
-                            rows[k, left + 4, c],
-                            rows[k, left + 5, c],
-                        )
+                        _put_six(out, 6 * k, here, c, _image(*_six_along(rows, k, left, c)))
             tile += across
 
 
@@ -497,7 +485,6 @@ def images_gradient(planes, tile, dx, down, padding, frame, rows):
                 frame[1, q, c] = zero
         for r in range(down):
             for k in range(6):
-                at = 6 * k
                 for q in range(across):
                     left, here = 6 * q, tile + q
                     for c in range(channels):
@@ -508,14 +495,7 @@ def images_gradient(planes, tile, dx, down, padding, frame, rows):
                             rows[k, left + 3, c],
                             rows[k, left + 4, c],
                             rows[k, left + 5, c],
-                        ) = _image_gradient(
-                            planes[at, here, c],
-                            planes[at + 1, here, c],
-                            planes[at + 2, here, c],
-                            planes[at + 3, here, c],
-                            planes[at + 4, here, c],
-                            planes[at + 5, here, c],
-                        )
+                        ) = _image_gradient(*_six(planes, 6 * k, 1, here, c))
                 for q in range(1, across):
                     left = 6 * q
                     for c in range(channels):
@@ -527,12 +507,7 @@ def images_gradient(planes, tile, dx, down, padding, frame, rows):
                 at = q + 2 * min(q // 4, across - 1)
                 for c in range(channels):
                     first, second, third, fourth, fifth, sixth = _image_gradient(
-                        rows[0, at, c],
-                        rows[1, at, c],
-                        rows[2, at, c],
-                        rows[3, at, c],
-                        rows[4, at, c],
-                        rows[5, at, c],
+                        *_six(rows, 0, 1, at, c)
                     )
                     frame[top, q, c] += first
                     frame[top + 1, q, c] += second
@@ -558,34 +533,24 @@ def transform_gradient(dy, out, tile, rows):
         for r in range(0, height, 4):
             for q in range(width):
                 for c in range(filters):
-                    (
-                        rows[0, q, c],
-                        rows[1, q, c],
-                        rows[2, q, c],
-                        rows[3, q, c],
-                        rows[4, q, c],
-                        rows[5, q, c],
-                    ) = _output_gradient(
-                        dy[n, r, q, c], dy[n, r + 1, q, c], dy[n, r + 2, q, c], dy[n, r + 3, q, c]
+                    column = (
+                        dy[n, r, q, c],
+                        dy[n, r + 1, q, c],
+                        dy[n, r + 2, q, c],
+                        dy[n, r + 3, q, c],
                     )
+                    _put_six(rows, 0, q, c, _output_gradient(*column))
             for k in range(6):
-                at = 6 * k
                 for q in range(across):
                     here, left = tile + q, 4 * q
                     for c in range(filters):
-                        (
-                            out[at, here, c],
-                            out[at + 1, here, c],
-                            out[at + 2, here, c],
-                            out[at + 3, here, c],
-                            out[at + 4, here, c],
-                            out[at + 5, here, c],
-                        ) = _output_gradient(
+                        row = (
                             rows[k, left, c],
                             rows[k, left + 1, c],
                             rows[k, left + 2, c],
                             rows[k, left + 3, c],
                         )
+                        _put_six(out, 6 * k, here, c, _output_gradient(*row))
             tile += across
 
 
@@ -601,24 +566,12 @@ def back_to_pixels(planes, tile, y, rows):
                 for k in range(6):
                     for c in range(filters):
                         rows[0, k, c], rows[1, k, c], rows[2, k, c], rows[3, k, c] = _output(
-                            planes[k, tile, c],
-                            planes[6 + k, tile, c],
-                            planes[12 + k, tile, c],
-                            planes[18 + k, tile, c],
-                            planes[24 + k, tile, c],
-                            planes[30 + k, tile, c],
+                            *_six(planes, k, 6, tile, c)
                         )
                 for i in range(min(4, height - r)):
                     row = r + i
                     for c in range(filters):
-                        first, second, third, fourth = _output(
-                            rows[i, 0, c],
-                            rows[i, 1, c],
-                            rows[i, 2, c],
-                            rows[i, 3, c],
-                            rows[i, 4, c],
-                            rows[i, 5, c],
-                        )
+                        first, second, third, fourth = _output(*_six_along(rows, i, 0, c))
                         y[n, row, q, c] = first
                         if q + 1 < width:
                             y[n, row, q + 1, c] = second

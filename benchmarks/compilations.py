@@ -60,7 +60,12 @@ LARGEST_TILE = "gpu_gemm"
 SHOWN = 100  # builds after which the record is written on the way
 LONGEST = 40  # macro that the record shows: a table of products has thousands of numbers
 BEGIN = "<!-- table: made by benchmarks/compilations.py -->"
-UNKNOWN = {"12.9": ("sm_88", "sm_110")}  # architectures that a compiler knows nothing of
+# architectures that a compiler knows nothing of
+UNKNOWN = {
+    "12.9": ("sm_88", "sm_107", "sm_110"),
+    "13.0": ("sm_101", "sm_107"),
+    "13.5": ("sm_101",),
+}
 COMPILERS = {"12.9": "pinned for CUDA 12", "13.0": "pinned for gpu-prepare", "13.5": "the newest"}
 ARCHITECTURES = {
     "sm_75": "T4, RTX 20",
@@ -71,7 +76,9 @@ ARCHITECTURES = {
     "sm_89": "RTX 40, L4",
     "sm_90": "H100, H200",
     "sm_100": "B200",
+    "sm_101": "Jetson Thor in CUDA 12",
     "sm_103": "B300",
+    "sm_107": "Rubin",
     "sm_110": "Jetson Thor",
     "sm_120": "RTX 50",
     "sm_121": "GB10",
@@ -106,7 +113,6 @@ def main():
         update(record, ".".join(map(str, nvrtc.version())), arguments.architectures)
     except UserError as error:
         sys.exit(str(error))
-    PAGE.write_text(with_table(PAGE.read_text("utf-8"), tables(read()), BEGIN), "utf-8")
 
 
 # ---- the record
@@ -168,8 +174,8 @@ def write(record):
 
 
 def update(record, compiler, architectures):
-    """Compile by this NVRTC what the record has not of it; the record is written after each
-    architecture, and on the way.
+    """Compile by this NVRTC what the record has not of it; record and page are written after each
+    architecture, the record also on the way.
     """
     if compiler not in COMPILERS:
         raise UserError(
@@ -196,6 +202,7 @@ def update(record, compiler, architectures):
                 print(f"  {number} of {len(stale)}", flush=True)
         record["compiled"].setdefault(compiler, []).append(architecture)
         write(record)
+        PAGE.write_text(with_table(PAGE.read_text("utf-8"), tables(read()), BEGIN), "utf-8")
 
 
 def missing(record, place):

@@ -14,7 +14,7 @@ from ladder.errors import UserError
 from ladder.executors.cuda import nvrtc
 from ladder.rungs.launches import Launch
 from ladder.sources import ROOT
-from table import with_table
+from table import END, with_table
 
 RECORD = compilations.read()
 AGAIN = "run: python benchmarks/compilations.py, by each NVRTC of the record"
@@ -36,7 +36,10 @@ def small(monkeypatch, tmp_path):
         )
         compilations.digest.cache_clear()
 
+    page = tmp_path / "README.md"
+    page.write_text(f"{compilations.BEGIN}\n{END}", "utf-8")
     monkeypatch.setattr(compilations, "RECORD", tmp_path / "compilations.json")
+    monkeypatch.setattr(compilations, "PAGE", page)
     monkeypatch.setattr(compilations, "documented_rungs", lambda: ["gpu_basic"])
     monkeypatch.setattr(compilations, "ARCHITECTURES", {"sm_90": "H100, H200"})
     monkeypatch.setattr(compilations, "COMPILERS", {"9.0": "old", "10.0": "new"})
@@ -122,7 +125,7 @@ def test_a_spill_is_named_in_the_record_and_in_the_tables(small, monkeypatch):
         f"two, {compiler} sm_90: a block of (512, 1, 1) where 256 threads are allowed"
         for compiler in ("10.0", "9.0")
     ]
-    text = compilations.tables(record)
+    text = compilations.PAGE.read_text("utf-8")
     assert "| gpu_basic | 1 | 2 | 255 | 255 |" in text and "| sm_90 | H100, H200 | 24 | 0 |" in text
     assert f"- not explained: {build.replace(' ', ' one ', 1)}" in text
 

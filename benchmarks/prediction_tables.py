@@ -6,11 +6,12 @@ import math
 
 import prediction
 import results
-from assumptions import NAMES
+from assumptions import ASSUMPTIONS, NAMES
 from cases import HEADLINES
 from ladder.rungs.counted import span
 
-TIMES_HEAD = ("rung", *NAMES)
+CLOCKS = ASSUMPTIONS["hertz"].values
+TIMES_HEAD = ("rung", *(f"{name}, {CLOCKS[name][0] / 1e9:g} GHz" for name in NAMES))
 # whose launches, one by one, the assumptions of the source "fit" were fitted to
 FITTED = ("gpu_tf32", "gpu_opt_v2")
 ERRORS_HEAD = ("of", "number", "error, root of the mean square of its logarithm")

@@ -50,22 +50,6 @@ def _same(optimistic, pessimistic):
 
 
 ASSUMPTIONS = {
-    "hertz": Assumption(
-        "clock under load",
-        "GHz",
-        1e9,
-        {
-            H200: (1.98e9, 1.98e9),
-            A100: (1.41e9, 1.41e9),
-            RTX_4090: (2.52e9, 2.52e9),
-            RTX_3060: (1.78e9, 1.78e9),
-            T4: (1.2e9, 1.2e9),
-        },
-        "no interval, but the clock that the predictions are for. 1.98 in every turn (the H200 of 2026-11-26). An A100 holds "
-        "1.41 (Chips and Cheese). GeForce: boost clock (NVIDIA), which an L40 holds (RRZE). T4: 1.59 at most (Jia), of which "
-        "70 W leave a part that changes (judged)",
-        "the column MHz of `make gpu-check`",
-    ),
     "memory": Assumption(
         "memory",
         "TB/s",
@@ -102,8 +86,8 @@ ASSUMPTIONS = {
             T4: (1.25e12, 0.8e12),
         },
         "An H200 reads 9.8, an H100 PCIe 7 (RRZE) or 5.5 (Chips and Cheese), an A100 5.4 (RRZE) or, by plain loads, 3.6, an "
-        "RTX 4090 4.9 or, by plain loads, 3.9 (smallscientist1). RTX 3060: no measurement known, a half or a third of an A40's 2.5 (RRZE). "
-        "T4: as an RTX 3060 (judged)",
+        "RTX 4090 4.9 or, by plain loads, 3.9 (smallscientist1). RTX 3060: no measurement known, a half or a third of an A40's "
+        "2.5 (RRZE). T4: as an RTX 3060 (judged)",
         "`make profile`: L2, of gpu_tf32's weight gradients",
     ),
     "mma": Assumption(

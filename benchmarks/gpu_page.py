@@ -44,7 +44,7 @@ def page(record):
     steps = ladder.steps(rows_of(gpu, predictions), measured, {})
     title = f"A training step of the {HEADLINES[0].name}, {HEADLINES[0].batch} images, on {gpu}"
     if clock := prediction_tables.CLOCKS.get(results.card(gpu)):
-        title += f", predicted for {clock[0] / 1e9:g} GHz"
+        title += f", predicted for {clock}"
     return templates.render(
         "gpu_check.html",
         {

@@ -103,7 +103,7 @@ def interval(counts, gpu):
 
 def card(gpu):
     """The short name of a GPU (assumptions.NAMES) by its driver's: 'T4' of 'Tesla T4'."""
-    return re.sub("^(NVIDIA|Tesla) (GeForce )?", "", gpu).partition("-")[0]
+    return re.sub("NVIDIA |GeForce |Tesla |-.*", "", gpu)
 
 
 @functools.cache

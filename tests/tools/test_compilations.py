@@ -14,7 +14,7 @@ from ladder.errors import UserError
 from ladder.executors.cuda import nvrtc
 from ladder.rungs.launches import Launch
 from ladder.sources import ROOT
-from table import END, with_table
+from table import with_table
 
 RECORD = compilations.read()
 AGAIN = "run: python benchmarks/compilations.py, by each NVRTC of the record"
@@ -36,10 +36,7 @@ def small(monkeypatch, tmp_path):
         )
         compilations.digest.cache_clear()
 
-    page = tmp_path / "README.md"
-    page.write_text(f"{compilations.BEGIN}\n{END}", "utf-8")
     monkeypatch.setattr(compilations, "RECORD", tmp_path / "compilations.json")
-    monkeypatch.setattr(compilations, "PAGE", page)
     monkeypatch.setattr(compilations, "documented_rungs", lambda: ["gpu_basic"])
     monkeypatch.setattr(compilations, "ARCHITECTURES", {"sm_90": "H100, H200"})
     monkeypatch.setattr(compilations, "COMPILERS", {"9.0": "old", "10.0": "new"})
@@ -113,7 +110,7 @@ def test_a_spill_is_named_in_the_record_and_in_the_tables(small, monkeypatch):
         ("10.0", {"spill_bytes": 0, "stack_bytes": 0}),
     ):
         monkeypatch.setattr(nvrtc, "compile_file", lambda *_, local=local: compiled(**local))
-        compilations.update(compilations.read(), compiler, ["sm_90"])
+        compilations.update(compilations.read(), compiler, "sm_90")
     record = compilations.read()
     row = record["rows"][build]
     assert row["registers"] == {"9.0 sm_90": 255, "10.0 sm_90": 255} and row["kernels"] == 2
@@ -125,7 +122,7 @@ def test_a_spill_is_named_in_the_record_and_in_the_tables(small, monkeypatch):
         f"two, {compiler} sm_90: a block of (512, 1, 1) where 256 threads are allowed"
         for compiler in ("10.0", "9.0")
     ]
-    text = compilations.PAGE.read_text("utf-8")
+    text = compilations.tables(record)
     assert "| gpu_basic | 1 | 2 | 255 | 255 |" in text and "| sm_90 | H100, H200 | 24 | 0 |" in text
     assert f"- not explained: {build.replace(' ', ' one ', 1)}" in text
 
@@ -133,7 +130,7 @@ def test_a_spill_is_named_in_the_record_and_in_the_tables(small, monkeypatch):
 @needs.NVRTC
 def test_only_what_changed_is_compiled_again(small, capsys, monkeypatch):
     def builds(compiler):
-        compilations.update(compilations.read(), compiler, ["sm_90"])
+        compilations.update(compilations.read(), compiler, "sm_90")
         return capsys.readouterr().out
 
     relu = Launch("gpu_basic/relu.cu", "relu_forward", (1,), (256,), ())
@@ -175,7 +172,7 @@ def test_a_compiler_that_the_record_is_not_of_is_refused_in_one_line(small):
         UserError,
         match=r"^this is NVRTC 11\.0; the record is of 9\.0, 10\.0: COMPILERS in benchmarks/comp",
     ):
-        compilations.update(compilations.read(), "11.0", ["sm_90"])
+        compilations.update(compilations.read(), "11.0", "sm_90")
 
 
 def test_what_is_outdated_ends_the_check(monkeypatch):

@@ -50,21 +50,6 @@ def _same(optimistic, pessimistic):
 
 
 ASSUMPTIONS = {
-    "hertz": Assumption(
-        "clock under load",
-        "GHz",
-        1e9,
-        {
-            H200: (1.98e9, 1.98e9),
-            A100: (1.41e9, 1.41e9),
-            RTX_4090: (2.52e9, 2.23e9),
-            RTX_3060: (1.78e9, 1.32e9),
-            T4: (1.59e9, 0.9e9),
-        },
-        "1.98 in every turn (the H200 of 2026-11-26). An A100 holds 1.41 (Chips and Cheese). GeForce: boost and base clock "
-        "(NVIDIA). T4: its most (Jia), and what 70 W may leave of it (judged)",
-        "the column MHz of `make gpu-check`",
-    ),
     "memory": Assumption(
         "memory",
         "TB/s",
@@ -84,8 +69,9 @@ ASSUMPTIONS = {
         "found in level 2 from the launch before",
         "MB",
         1e6,
-        {H200: (30e6, 0), A100: (20e6, 0), RTX_4090: (60e6, 0), RTX_3060: (2.3e6, 0), T4: (3e6, 0)},
-        "what level 2 reads at its full rate (RRZE; T4: three quarters of it, judged), or nothing (bounds)",
+        {H200: (30e6, 0), A100: (20e6, 0), RTX_4090: (20e6, 0), RTX_3060: (2.3e6, 0), T4: (3e6, 0)},
+        "what level 2 reads at its full rate (RRZE; T4: three quarters of it, judged), or nothing (bounds). RTX 4090: 60 MB, of "
+        "which 20 are taken: the most that a launch found on an H200 (ncu, 2026-11-28)",
         "ncu: `dram__bytes.sum` of a launch beside its counted bytes",
     ),
     "level_2": Assumption(
@@ -95,13 +81,13 @@ ASSUMPTIONS = {
         {
             H200: (9.8e12, 5.5e12),
             A100: (5.4e12, 3.6e12),
-            RTX_4090: (4.9e12, 2.6e12),
+            RTX_4090: (4.9e12, 3.9e12),
             RTX_3060: (1.25e12, 0.83e12),
             T4: (1.25e12, 0.8e12),
         },
         "An H200 reads 9.8, an H100 PCIe 7 (RRZE) or 5.5 (Chips and Cheese), an A100 5.4 (RRZE) or, by plain loads, 3.6, an "
-        "RTX 4090 4.9 or 2.6 (smallscientist1). RTX 3060: no measurement known, a half or a third of an A40's 2.5 (RRZE). "
-        "T4: as an RTX 3060 (judged)",
+        "RTX 4090 4.9 or, by plain loads, 3.9 (smallscientist1). RTX 3060: no measurement known, a half or a third of an A40's "
+        "2.5 (RRZE). T4: as an RTX 3060 (judged)",
         "`make profile`: L2, of gpu_tf32's weight gradients",
     ),
     "mma": Assumption(

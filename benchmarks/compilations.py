@@ -41,6 +41,7 @@ from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, ByDirection, Int
 from ladder.errors import UserError  # noqa: E402
 from ladder.executors.cuda import nvrtc  # noqa: E402
 from ladder.rungs import catalog  # noqa: E402
+from ladder.store import disk  # noqa: E402
 from multiplier_references import random_integers, random_table  # noqa: E402
 from table import documented_rungs, markdown, with_table  # noqa: E402
 
@@ -60,7 +61,12 @@ LARGEST_TILE = "gpu_gemm"
 SHOWN = 100  # builds after which the record is written on the way
 LONGEST = 40  # macro that the record shows: a table of products has thousands of numbers
 BEGIN = "<!-- table: made by benchmarks/compilations.py -->"
-UNKNOWN = {"12.9": ("sm_88", "sm_110")}  # architectures that a compiler knows nothing of
+# architectures that a compiler knows nothing of
+UNKNOWN = {
+    "12.9": ("sm_88", "sm_107", "sm_110"),
+    "13.0": ("sm_101", "sm_107"),
+    "13.5": ("sm_101",),
+}
 COMPILERS = {"12.9": "pinned for CUDA 12", "13.0": "pinned for gpu-prepare", "13.5": "the newest"}
 ARCHITECTURES = {
     "sm_75": "T4, RTX 20",
@@ -71,7 +77,9 @@ ARCHITECTURES = {
     "sm_89": "RTX 40, L4",
     "sm_90": "H100, H200",
     "sm_100": "B200",
+    "sm_101": "Jetson Thor in CUDA 12",
     "sm_103": "B300",
+    "sm_107": "Rubin",
     "sm_110": "Jetson Thor",
     "sm_120": "RTX 50",
     "sm_121": "GB10",
@@ -87,7 +95,7 @@ def main():
         "--architectures",
         nargs="+",
         choices=ARCHITECTURES,
-        default=list(ARCHITECTURES),
+        default=ARCHITECTURES,
         metavar="sm_90",
     )
     parser.add_argument("--check", action="store_true")
@@ -103,10 +111,12 @@ def main():
     for library in sorted(arguments.nvrtc.glob("libnvrtc*.so.*")) if arguments.nvrtc else ():
         ctypes.CDLL(str(library))  # whoever loads NVRTC later gets this one
     try:
-        update(record, ".".join(map(str, nvrtc.version())), arguments.architectures)
+        compiler = ".".join(map(str, nvrtc.version()))
+        for architecture in arguments.architectures:
+            update(record, compiler, architecture)
+            PAGE.write_text(with_table(PAGE.read_text("utf-8"), tables(read()), BEGIN), "utf-8")
     except UserError as error:
         sys.exit(str(error))
-    PAGE.write_text(with_table(PAGE.read_text("utf-8"), tables(read()), BEGIN), "utf-8")
 
 
 # ---- the record
@@ -162,40 +172,36 @@ def write(record):
     }
     head = json.dumps({"architectures": list(ARCHITECTURES), "compiled": compiled})
     text = f'{head[:-1]}, "rows": {{\n{lines}\n}}}}\n'
-    temporary = RECORD.with_suffix(".tmp")
-    temporary.write_text(text, "utf-8")
-    os.replace(temporary, RECORD)
+    disk.write_atomically(RECORD, text.encode())
 
 
-def update(record, compiler, architectures):
-    """Compile by this NVRTC what the record has not of it; the record is written after each
-    architecture, and on the way.
-    """
+def update(record, compiler, architecture):
+    """Compile by this NVRTC what the record has not of it; the record is written on the way."""
     if compiler not in COMPILERS:
         raise UserError(
             f"this is NVRTC {compiler}; the record is of {', '.join(COMPILERS)}: COMPILERS in {HERE.name}/"
             f"{pathlib.Path(__file__).name} says which"
         )
-    known = nvrtc.architectures()
-    for architecture in (name for name in architectures if name in known):
-        place = f"{compiler} {architecture}"
-        stale = missing(record, place)
-        print(f"NVRTC {compiler}, {architecture}: {len(stale)} builds", flush=True)
-        for number, (build, compiled) in enumerate(
-            zip(stale, compiled_all(stale, architecture), strict=True), 1
-        ):
-            if record["rows"].get(build, {}).get("digest") != digest(build):
-                record["rows"][build] = {
-                    "digest": digest(build),
-                    "kernels": len(compiled.kernels),
-                    "registers": {},
-                }
-            add(record["rows"][build], build, compiled, place)
-            if number % SHOWN == 0:
-                write(record)
-                print(f"  {number} of {len(stale)}", flush=True)
-        record["compiled"].setdefault(compiler, []).append(architecture)
-        write(record)
+    if architecture not in nvrtc.architectures():
+        return
+    place, rows = f"{compiler} {architecture}", record["rows"]
+    stale = missing(record, place)
+    print(f"NVRTC {compiler}, {architecture}: {len(stale)} builds", flush=True)
+    for number, (build, compiled) in enumerate(
+        zip(stale, compiled_all(stale, architecture), strict=True), 1
+    ):
+        if rows.get(build, {}).get("digest") != digest(build):
+            rows[build] = {
+                "digest": digest(build),
+                "kernels": len(compiled.kernels),
+                "registers": {},
+            }
+        add(rows[build], build, compiled, place)
+        if number % SHOWN == 0:
+            write(record)
+            print(f"  {number} of {len(stale)}", flush=True)
+    record["compiled"].setdefault(compiler, []).append(architecture)
+    write(record)
 
 
 def missing(record, place):
@@ -216,12 +222,14 @@ def missing(record, place):
 
 def outdated(record):
     """The files of which a row is missing or not of today's kernels and plans."""
-    places = [
-        f"{compiler} {architecture}"
-        for compiler, names in record["compiled"].items()
-        for architecture in names
-    ]
-    return sorted({build.split()[0] for place in places for build in missing(record, place)})
+    return sorted(
+        {
+            build.split()[0]
+            for compiler, names in record["compiled"].items()
+            for architecture in names
+            for build in missing(record, f"{compiler} {architecture}")
+        }
+    )
 
 
 def add(row, build, compiled, place):

@@ -9,6 +9,7 @@ import sys
 
 import cases
 import chain
+import prediction_tables
 import profile_rung
 import results
 import roofline
@@ -42,6 +43,8 @@ def page(record):
     measured = table.measured_steps(record, cases.gpu_rungs())
     steps = ladder.steps(rows_of(gpu, predictions), measured, {})
     title = f"A training step of the {HEADLINES[0].name}, {HEADLINES[0].batch} images, on {gpu}"
+    if clock := prediction_tables.CLOCKS.get(results.card(gpu)):
+        title += f", predicted for {clock}"
     return templates.render(
         "gpu_check.html",
         {

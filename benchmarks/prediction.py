@@ -22,6 +22,8 @@ class Gpu:
     """warps, blocks, shared_bytes, level_1_bytes: of a multiprocessor, shared memory being a part
     of level 1.
 
+    hertz: the clock that predictions are for: an H200's in every turn of 2026-11-26, an A100's
+    most, GeForce's boost clock, and of a T4 one of those, up to 1.59 GHz, that 70 W leave.
     multiply_adds: instructions of 32 of float32 in a cycle; matrices: products of 16x8x16 bfloat16
     or 16x8x8 TF32 numbers (4,096 or 2,048 FLOP) in a cycle; both by NVIDIA's dense peaks
     (roofline.FLOP_PER_CYCLE). reserved_shared: bytes that the system takes of each block;
@@ -30,6 +32,7 @@ class Gpu:
 
     name: str
     architecture: str
+    hertz: float
     multiprocessors: int
     warps: int
     blocks: int
@@ -41,11 +44,13 @@ class Gpu:
     line_cycles: int = 1
 
 
-H200 = Gpu("H200", "sm_90", 132, 64, 32, 228 << 10, 256 << 10, 4, 1)
-A100 = Gpu("A100", "sm_80", 108, 64, 32, 164 << 10, 192 << 10, 2, 1 / 2)
-RTX_4090 = Gpu("RTX 4090", "sm_89", 128, 48, 24, 100 << 10, 128 << 10, 4, 1 / 4)
-RTX_3060 = Gpu("RTX 3060", "sm_86", 28, 48, 16, 100 << 10, 128 << 10, 4, 1 / 4)
-T4 = Gpu("T4", "sm_75", 40, 32, 16, 64 << 10, 96 << 10, 2, 1 / 4, reserved_shared=0, line_cycles=2)
+H200 = Gpu("H200", "sm_90", 1.98e9, 132, 64, 32, 228 << 10, 256 << 10, 4, 1)
+A100 = Gpu("A100", "sm_80", 1.41e9, 108, 64, 32, 164 << 10, 192 << 10, 2, 1 / 2)
+RTX_4090 = Gpu("RTX 4090", "sm_89", 2.52e9, 128, 48, 24, 100 << 10, 128 << 10, 4, 1 / 4)
+RTX_3060 = Gpu("RTX 3060", "sm_86", 1.78e9, 28, 48, 16, 100 << 10, 128 << 10, 4, 1 / 4)
+T4 = Gpu(
+    "T4", "sm_75", 1.2e9, 40, 32, 16, 64 << 10, 96 << 10, 2, 1 / 4, reserved_shared=0, line_cycles=2
+)
 GPUS = (H200, A100, RTX_4090, RTX_3060, T4)
 
 
@@ -179,7 +184,7 @@ def bulk_bytes(counts, place):
 
 def seconds_by_resource(gpu, counts, rates):
     """{resource: seconds that a launch needs of it alone}."""
-    warp, hertz = counts["per_warp"], rates["hertz"]
+    warp = counts["per_warp"]
     # warps of the fullest multiprocessor
     busiest = _up(counts["blocks"], gpu.multiprocessors) * _up(counts["threads"], WARP)
     of_scheduler = _up(busiest, SCHEDULERS)
@@ -192,15 +197,15 @@ def seconds_by_resource(gpu, counts, rates):
     return {
         "memory": _from_memory(counts, rates) / rates["memory"],
         "level 2": warps(counts) * level_2_bytes(counts) / rates["level_2"],
-        "level 1": busiest * (lines + wavefronts) * gpu.line_cycles / hertz,
+        "level 1": busiest * (lines + wavefronts) * gpu.line_cycles / gpu.hertz,
         "issue": of_scheduler
         * max(issued_per_warp(counts), SCHEDULERS * multiply_adds / gpu.multiply_adds)
-        / hertz,
+        / gpu.hertz,
         "tensor cores": of_scheduler
         * SCHEDULERS
         * _matrices(counts)
         / _matrix_rate(gpu, counts, rates)
-        / hertz,
+        / gpu.hertz,
         "latency": _latencies(gpu, counts) * rates["wait"],
     }
 

@@ -6,11 +6,11 @@ import math
 
 import prediction
 import results
-from assumptions import NAMES
 from cases import HEADLINES
 from ladder.rungs.counted import span
 
-TIMES_HEAD = ("rung", *NAMES)
+CLOCKS = {gpu.name: f"{gpu.hertz / 1e9:g} GHz" for gpu in prediction.GPUS}
+TIMES_HEAD = ("rung", *map(", ".join, CLOCKS.items()))
 # whose launches, one by one, the assumptions of the source "fit" were fitted to
 FITTED = ("gpu_tf32", "gpu_opt_v2")
 ERRORS_HEAD = ("of", "number", "error, root of the mean square of its logarithm")
@@ -22,7 +22,7 @@ def times(rungs):
     """Rows; rungs: of counts.json."""
     for rung, counts in rungs.items():
         predicted = counts["predicted"]
-        yield (rung, *(span(*predicted[name]) if name in predicted else "" for name in NAMES))
+        yield (rung, *(span(*predicted[name]) if name in predicted else "" for name in CLOCKS))
 
 
 def interval_of_then(rung):

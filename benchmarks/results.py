@@ -98,8 +98,12 @@ def interval(counts, gpu):
     """[least, most] microseconds of a rung's step on a GPU, by its driver's name; None of one
     without a prediction; counts: the rung's row of counts.json.
     """
-    card = gpu.removeprefix("NVIDIA ").removeprefix("GeForce ").partition("-")[0]
-    return counts["predicted"].get(card)
+    return counts["predicted"].get(card(gpu))
+
+
+def card(gpu):
+    """The short name of a GPU (assumptions.NAMES) by its driver's: 'T4' of 'Tesla T4'."""
+    return re.sub("NVIDIA |GeForce |Tesla |-.*", "", gpu)
 
 
 @functools.cache

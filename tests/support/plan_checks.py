@@ -16,7 +16,8 @@ SHARED_BYTES = {
     "sm_75": 64 << 10,
     **dict.fromkeys(("sm_80", "sm_87"), 163 << 10),
     **dict.fromkeys(("sm_86", "sm_88", "sm_89", "sm_120", "sm_121"), 99 << 10),
-    **dict.fromkeys(("sm_90", "sm_100", "sm_103", "sm_110"), 227 << 10),
+    # of sm_107 nothing is published but that it has sm_103's instructions
+    **dict.fromkeys(("sm_90", "sm_100", "sm_101", "sm_103", "sm_107", "sm_110"), 227 << 10),
 }
 # static and dynamic together, unless the kernel's limit was raised
 PLAIN_SHARED_BYTES = 48 << 10

@@ -110,7 +110,7 @@ def test_a_spill_is_named_in_the_record_and_in_the_tables(small, monkeypatch):
         ("10.0", {"spill_bytes": 0, "stack_bytes": 0}),
     ):
         monkeypatch.setattr(nvrtc, "compile_file", lambda *_, local=local: compiled(**local))
-        compilations.update(compilations.read(), compiler, ["sm_90"])
+        compilations.update(compilations.read(), compiler, "sm_90")
     record = compilations.read()
     row = record["rows"][build]
     assert row["registers"] == {"9.0 sm_90": 255, "10.0 sm_90": 255} and row["kernels"] == 2
@@ -130,7 +130,7 @@ def test_a_spill_is_named_in_the_record_and_in_the_tables(small, monkeypatch):
 @needs.NVRTC
 def test_only_what_changed_is_compiled_again(small, capsys, monkeypatch):
     def builds(compiler):
-        compilations.update(compilations.read(), compiler, ["sm_90"])
+        compilations.update(compilations.read(), compiler, "sm_90")
         return capsys.readouterr().out
 
     relu = Launch("gpu_basic/relu.cu", "relu_forward", (1,), (256,), ())
@@ -172,7 +172,7 @@ def test_a_compiler_that_the_record_is_not_of_is_refused_in_one_line(small):
         UserError,
         match=r"^this is NVRTC 11\.0; the record is of 9\.0, 10\.0: COMPILERS in benchmarks/comp",
     ):
-        compilations.update(compilations.read(), "11.0", ["sm_90"])
+        compilations.update(compilations.read(), "11.0", "sm_90")
 
 
 def test_what_is_outdated_ends_the_check(monkeypatch):

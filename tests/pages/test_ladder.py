@@ -71,7 +71,7 @@ def test_all_marks_are_on_one_logarithmic_axis():
     )
     assert chart["y"]["rows"][1]["small"] == row["against"]
     faster = ladder.Step("gpu_basic", measured=0.5, torch=1.31)
-    assert ladder.context([faster], "", {})["rows"][0]["against"] == "2.62 times as fast as PyTorch"
+    assert ladder.context([faster], "", {})["rows"][0]["against"] == "2.6 times as fast as PyTorch"
     assert (row["kernels"], made["pytorch"]) == ("basic012", "2.11.0")
 
 

@@ -70,6 +70,14 @@ def test_settings_read_as_in_the_configuration(value, text):
     assert templates.setting(value) == text
 
 
+@pytest.mark.parametrize(
+    "value, text",
+    [("0.0031508626964036387", "0.003151"), ("1.5", "1.5"), ("cifar10_2024.5", "cifar10_2024.5")],
+)
+def test_a_number_of_many_digits_is_brief(value, text):
+    assert templates.brief(value) == text
+
+
 def test_an_unknown_name_in_a_template_is_an_error():
     with pytest.raises(jinja2.UndefinedError):
         templates.render("report.html", {})

@@ -11,8 +11,9 @@ import pytest
 import manifest_files
 import synthetic_results
 from ladder.pages import reproduce
+from ladder.pages.runs import page
 from ladder.sources import ROOT
-from ladder.workflow import chains, config, plans, runs
+from ladder.workflow import chains, config, copies, plans, runs
 from planned import RAW
 from tools import make_runs
 
@@ -82,6 +83,13 @@ def test_runs_of_release_0_1_0_are_on_the_page_with_commands_of_keys_that_there_
     assert data["unsaid"]["values"] == [["knn_distance", "seeds"]]
     assert data["entries"]["runs"]["values"] == [[[{"features_flip": True}]]]
     assert [*(tmp_path / "results/runs").glob(f"{report.version}-errors-*.webp")]
+    assert not copies.is_runs_page_older(tmp_path / "results")
+    (tmp_path / "results/network.html").write_text("")
+    assert copies.is_runs_page_older(tmp_path / "results"), "it says that there is no network page"
+
+
+def test_the_page_is_made_anew_for_every_page_in_results_that_it_links():
+    assert {*copies.OTHERS} == {file for _, file, *_ in page.PAGES.values() if "/" not in file}
 
 
 def test_where_it_cannot_write_one_line_says_so(tmp_path):

@@ -176,6 +176,9 @@ def test_a_listed_run_has_its_tags_and_number_and_what_is_not_made_its_reason(wh
     missing = entry(report="results/report/r11111111111", settings={"seed": 9})
     unable = entry(reason="it needs an NVIDIA GPU", settings={"variant": "gpu_gemm"})
     pruned = entry(reason="pruned after 1 epoch: its loss", tags=["search"])
+    shown_elsewhere = entry(made[3], report="results/report/r22222222222")
+    (only,) = (run.about for run in discovery.runs(results, [shown_elsewhere])[4:])
+    assert only["state"] == "listed" and only["reason"].startswith("trained for another report")
     listed = [entry(made[3]), missing, unable, pruned, entry(made[1], name="listed")]
     runs = discovery.runs(results, listed)
     found = {run.version: run.about for run in runs}

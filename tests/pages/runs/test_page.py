@@ -79,7 +79,7 @@ def test_the_best_run_of_each_data_set_has_its_interval_and_what_sets_it_apart(m
     text = text_of((results / "runs.html").read_text())
     assert f"{mnist['lead']['points']} points against {second}, the next" in text
     assert f"{mnist['text']} test accuracy".replace("\u202f", " ") in text
-    assert "Not as in config.yaml: epochs 3 +" in text and "epochs 3 against 1" in text
+    assert "Differs from config.yaml: epochs 3 +" in text and "epochs 3 against 1" in text
 
 
 def test_validation_counts_only_where_nothing_was_scored_on_test_images(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 import synthetic_run
-from ladder.pages import facts, intervals, report
+from ladder.pages import facts, intervals, report, verdicts
 from ladder.pages.sections import comparisons
 from ladder.store import scores
 
@@ -90,6 +90,22 @@ def test_a_listed_run_is_held_against_this_one_image_by_image(run):
     assert changed["interval"] == list(intervals.wilson(changed["mean"], 360))
     assert (missing["mean"], missing["against"], missing["reason"]) == (None, None, "no GPU")
     assert comparisons.runs(run, (), own=1) is None
+
+
+def test_one_run_of_a_list_stands_on_the_first_screen_and_three_do_not(run):
+    entry = {"overrides": {"multiplier": "mine.npy"}, "reason": ""}
+    numbers = report.summary(run, "r0123456789e", {"runs": [entry]})
+    labels = run["data"].array("test_labels.npy")
+    here, there = (run[role].array("predictions.npy") for role in ("ridge", "score_run1"))
+    ahead = intervals.words(intervals.counted(labels, here, there), "multiplier mine.npy")
+    assert ahead["against"] in numbers["verdict"]
+    rows = verdicts.first_screen(run, numbers)["chart"]["y"]["rows"]
+    assert rows[1]["name"] == "multiplier mine.npy"
+    assert rows[1]["text"] == intervals.share(run["score_run1"].metrics["accuracy"], 360)["text"]
+    inputs = run | {f"score_run{number}": run["score_run1"] for number in (2, 3)}
+    three = [{**entry, "overrides": {"multiplier": name}} for name in ("a", "b", "c")]
+    many = report.summary(inputs, "r0123456789e", {"runs": three})
+    assert "against multiplier" not in many["verdict"] and len(many["runs"]) == 3
 
 
 def test_runs_that_differ_in_their_seed_alone_are_a_mean_and_are_paired_by_seed(run):

@@ -57,8 +57,8 @@ def sentence(inputs, measured, networks):
     against = f": {templates.listed(differences)}" if differences else ""
     return (
         f"By features of {templates.listed(_titles(networks))}, {_learned(inputs)}, {reached['text']} of "
-        f"the changed copies of {pictures} find their original first among {measured['among']:,} pictures "
-        f"(95{space}% interval {reached['interval_text']}{space}%){against}"
+        f"{pictures} are recognised among {measured['among']:,} after a crop and a change of brightness "
+        f"and contrast (95{space}% interval {reached['interval_text']}{space}%){against}"
         f"{f'; {concluded}' if concluded else ''}."
     )
 

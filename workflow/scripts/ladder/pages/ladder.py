@@ -99,12 +99,17 @@ def _row(step):
 
 
 def _against(step):
-    """'16.9 times PyTorch’s time', '2.62 times as fast as PyTorch'; '' of what was not measured."""
+    """'17 times PyTorch’s time', '2.6 times as fast as PyTorch'; '' of what was not measured."""
     if not (step.measured and step.torch):
         return ""
     if step.measured > step.torch:
-        return f"{text(step.measured / step.torch)} times PyTorch’s time"
-    return f"{text(step.torch / step.measured)} times as fast as PyTorch"
+        return f"{_times(step.measured / step.torch)} times PyTorch’s time"
+    return f"{_times(step.torch / step.measured)} times as fast as PyTorch"
+
+
+def _times(ratio):
+    """In two digits, in which the ratio of two medians is the median ratio of pairs too."""
+    return text(float(f"{ratio:.2g}"))
 
 
 def _chart(listed, rows, title, card):

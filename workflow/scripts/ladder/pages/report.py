@@ -96,11 +96,12 @@ def summary(inputs, version, params=None):
     names, in_order = features.networks(inputs), facts.in_order(inputs)
     copies = changed.numbers(inputs)
     evaluated = comparisons.accuracies(inputs)
+    listed = comparisons.runs(inputs, params.get("runs", ()), settings["seed"])
     numbers = {
         "schema_version": summary_keys.SCHEMA,
         "name": params.get("name"),
         "tags": params.get("tags", []),
-        "verdict": verdicts.sentence(inputs, against, names, params)
+        "verdict": verdicts.sentence(inputs, against, names, params, listed)
         if against
         else changed.sentence(inputs, copies, names)
         if copies
@@ -186,7 +187,7 @@ def summary(inputs, version, params=None):
         },
         "few_labels": labels.numbers(inputs),
         "seeds": comparisons.seeds(inputs, settings["seed"]),
-        "runs": comparisons.runs(inputs, params.get("runs", ()), settings["seed"]),
+        "runs": listed,
         "control_settings": params.get("control_settings"),
         "choices": params.get("choices", []),
         "warnings": params.get("warnings", []),

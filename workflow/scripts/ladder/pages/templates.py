@@ -80,6 +80,7 @@ def _environment():
         "size": size,
         "large": large,
         "setting": setting,
+        "brief": brief,
         "moment": moment,
         "rate": rate,
     }
@@ -301,6 +302,12 @@ def setting(value: object) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))  # 0 and 0.0 are one value
     return str(value)
+
+
+def brief(text: str) -> str:
+    """A number of many digits, as a search draws them, in four; any other text as it is."""
+    long = len(text) > 9 and re.fullmatch(r"-?\d+\.\d+(e-?\d+)?", text)
+    return f"{float(text):.4g}" if long else text
 
 
 def _inside(value: object) -> str:

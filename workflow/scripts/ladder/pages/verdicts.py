@@ -128,9 +128,9 @@ def _control(name, predictions, accuracy, own, inputs):
 # In words.
 
 
-def sentence(inputs, against, networks, params):
+def sentence(inputs, against, networks, params, runs):
     """The verdict of `numbers` in one sentence; networks: titles, as of features.networks; params:
-    of the report.
+    of the report; runs: of its list, as of comparisons.runs.
     """
     own, n = facts.predictions(inputs), inputs["data"].metrics["test"]
     other = params.get("control_settings")
@@ -140,6 +140,7 @@ def sentence(inputs, against, networks, params):
         intervals.words(difference(control), names(control, other)[0])["against"]
         for control in valid
     ] + [_no_control(control, n, other) for control in against["controls"] if control["fault"]]
+    differences += [intervals.words(_ahead_of(row), name)["against"] for name, row in beside(runs)]
     concluded, space = conclusion(inputs, against["controls"], other), templates.NARROW_SPACE
     balanced = intervals.balanced(own.metrics)
     return (
@@ -195,6 +196,27 @@ def _products(multiplier, test_multiplier):
         return ""
     tested = "" if test_multiplier == multiplier else f" and tested with {test_multiplier}"
     return f" with multiplier {multiplier}{tested}"
+
+
+def beside(runs):
+    """[(name, row)] of the runs of a list that the first screen compares: of one or two."""
+    rows = [
+        row
+        for row in runs or ()
+        if row["interval"] and (row["against"] or {}).get("difference_interval")
+    ]
+    return [(_run_name(row), row) for row in rows] if len(rows) <= 2 else []
+
+
+def _run_name(row):
+    settings = (f"{key} {templates.setting(value)}" for key, value in row["settings"].items())
+    return ", ".join(row["names"] or settings)
+
+
+def _ahead_of(row):
+    """This run minus the one of the row, whose numbers are the other way round."""
+    low, high = row["against"]["difference_interval"]
+    return intervals.Difference(-row["against"]["difference"], (-high, -low), True)
 
 
 def _weights(inputs, how):
@@ -272,10 +294,14 @@ def first_screen(inputs, run):
     other, classes = run["control_settings"], run["classes"]
     named = [(control, names(control, other)[1]) for control in run["controls"]]
     always = any(control["control"] == "majority" for control, _ in named)
+    listed = [
+        ({"control": "", "accuracy": row["mean"], "interval": row["interval"]}, name)
+        for name, row in beside(run["runs"])
+    ]
     encoder = "network" if "evaluate" in inputs else "encoder"
     reached = intervals.within(run["test_accuracy"], run["accuracy_interval"])
     return {
-        **drawn(run, OWN[facts.how(inputs)].format(encoder), reached, named),
+        **drawn(run, OWN[facts.how(inputs)].format(encoder), reached, listed + named),
         "majority": classes[majority(inputs)] if always else None,
     }
 

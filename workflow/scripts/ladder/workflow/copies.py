@@ -13,6 +13,7 @@ from ladder.store import disk
 
 BELOW = b'href="../../'
 LINKED = (".zip", ".parquet")  # may have gigabytes
+OTHERS = ("report.html", "predictions.html", "network.html", "parity.html", "model.zip")
 
 
 def published(path: str | pathlib.Path, folder: str | pathlib.Path = "results") -> bytes:
@@ -52,15 +53,18 @@ def is_published(folder: str | pathlib.Path, copy: str | pathlib.Path) -> bool:
 
 
 def is_runs_page_older(results: str | pathlib.Path) -> bool:
-    """Whether a report or a training in the folder `results` has changed since its runs.html, or
-    there is none.
+    """Whether a report or a training in the folder `results` has changed since its runs.html, a
+    page has come or gone that it links, or there is none.
     """
     page = pathlib.Path(results, "runs.html")
-    written = page.stat().st_mtime if page.exists() else 0
+    written, text = (page.stat().st_mtime, page.read_bytes()) if page.is_file() else (0, b"")
     folders = [
         entry
         for stage in ("report", "train")
         if os.path.isdir(pathlib.Path(results, stage))
         for entry in os.scandir(pathlib.Path(results, stage))
     ]
-    return any(folder.stat().st_mtime > written for folder in folders)
+    return any(folder.stat().st_mtime > written for folder in folders) or any(
+        pathlib.Path(results, name).exists() != (f'<a href="{name}">'.encode() in text)
+        for name in OTHERS
+    )

@@ -23,7 +23,8 @@ STYLE = (
     "background:#fbf0d9;color:#1d1f23;border-bottom:2px solid #d9a441;padding:.8rem 1.25rem;"
     "font:1rem/1.5 system-ui,sans-serif;overflow-wrap:anywhere"
 )
-MOST = 4  # changes that are named
+MOST = 4  # changes that are named, of LONG letters at most where there are so many
+LONG = 60
 PAGES = {
     role: copies_of_role[0]
     for role, copies_of_role in COPIES.items()
@@ -110,6 +111,7 @@ def notice(
     """The notice as HTML; version: of what the page shows, None if that is unknown."""
     shows = f"<code>{version}</code>" if version else "an artifact that is no longer there"
     changes = reasons.changes(artifact, version) if version else []
+    changes.sort(key=lambda change: len(change) > LONG)
     named = changes[:MOST] + ([f"{len(changes) - MOST} more"] if len(changes) > MOST else [])
     how = ": " + html.escape(", ".join(named).replace("->", "→")) if named else ""
     moment = time.strftime("%Y-%m-%d %H:%M", time.gmtime())

@@ -8,6 +8,7 @@ on fourteen folders: benchmarks/own_pictures.py measures it on ten, docs/data.md
 
 import dataclasses
 import math
+import textwrap
 from typing import Any, NamedTuple
 
 from ladder.classifiers import looks
@@ -316,4 +317,7 @@ def training_images(settings: Settings, facts: Facts) -> int:
 
 
 def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value).replace("'", "")
+    """A long value's first words; the report has all."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return textwrap.shorten(str(value).replace("'", ""), 40, placeholder=" ...")

@@ -30,7 +30,7 @@ const charts = (() => {
   const LABELS = 8, SHARE = .32;    // lines have names at their ends if there are no more, and no longer ones
   const LOG_RATIO = 20, SMOOTHED = 20, WIDEST = 20, ZOOM = 1.6, FINGER = 48, FAR = 14, PICTURE = 72, NEIGHBOUR = 36, THUMB = 30;
   const STEPS = 5, COLOURS = 10;
-  const DAY = 864e5, MOMENTS = [1e3, 1e4, 6e4, 3e5, 9e5, 36e5, 108e5, 216e5, DAY, 2 * DAY, 7 * DAY, 28 * DAY, 91 * DAY, 364 * DAY];   // between ticks
+  const DAY = 864e5, MOMENTS = [1e3, 1e4, 6e4, 3e5, 9e5, 36e5, 108e5, 216e5, DAY, 2 * DAY, 7 * DAY, 28 * DAY, 91 * DAY, 182 * DAY, 364 * DAY];   // between ticks
   // Outlines of marks, about 2 wide around (0, 0), by colour and by look.
   const MARKS = {
     1: "M1 0A1 1 0 1 1 -1 0A1 1 0 1 1 1 0Z", 2: "M-.88 -.88H.88V.88H-.88Z", 3: "M0 -1.2L1.1 .8H-1.1Z",

@@ -279,7 +279,9 @@ const runsPage = (() => {
     const tag = at ? "td" : "th";
     const own = element(tag, {className: head.numeric ? "right" : "", ...(at ? {dataset: {label: head.title}} : {scope: "row"})});
     if (isRun) return runCell(own, row.runs[0]);
-    own.append(cell.text || "–");
+    const brief = head.kind === "setting" && head.numeric && cell.text.length > 9 ? general(Number(cell.text)) : cell.text;
+    if (brief !== cell.text) own.title = cell.text;
+    own.append(brief || "–");
     if (cell.note) own.append(" ", element("small", {}, cell.note));
     if (isPivot() && at && cell.value !== null) {
       own.style.setProperty("--strength", `${high > low ? Math.round(60 * (cell.value - low) / (high - low)) : 0}%`);

@@ -105,7 +105,7 @@ def runs(results, listed=(), given=None):
                 there[version], about=_listed_about(there[version].about, entry)
             )
         else:
-            waiting.append(_waiting(entry))
+            waiting.append(_waiting(entry, used))
     for run in there.values():
         name = run.settings.get("test_multiplier")
         if run.numbers and name:
@@ -254,10 +254,12 @@ def _training(store, version):
     return Run({**about, **_about(store, manifest), **state}, settings, results=store.results)
 
 
-def _waiting(listed):
-    """The Run of an entry of a list that is not made."""
+def _waiting(listed, used):
+    """The Run of an entry of a list that is not made; used: the trainings that reports show."""
     reason = listed["reason"]
     state = "pruned" if reason.startswith(PRUNED) else "not possible" if reason else "listed"
+    if pathlib.Path(listed["weights"] or "").name in used:
+        reason = "trained for another report; `snakemake runs` makes its row"
     version = pathlib.Path(listed["report"]).name if listed["report"] else ""
     about = {"run": version, "made": "", "state": state, "reason": reason, "tags": []}
     return Run(_listed_about(about, listed), listed["settings"])

@@ -207,7 +207,8 @@ class Source:
 
     def _constants(self, item):
         """(name, value) of the constants that a function declares in its body, the last first."""
-        text = self.span(item.first, item.last)
+        at = self._parameters_at(item) if item.kind == "function" else None
+        text = self.span(self._find(at, item.last, "{;") if at else item.first, item.last)
         declarations = re.findall(
             r"\b(?:const|constexpr)\s+(?:static\s+)?(?:unsigned\s+|signed\s+|long\s+)*\w+\s+"
             r"(\w+\s*[={][^;]*);",

@@ -268,10 +268,8 @@ static void begin(Thread& thread);
 // What the switches to the threads after the next one touch is mostly in no fast cache.
 static EMULATOR_INLINE void fetch_soon() {
     size_t last = order.size() - 1;
-    const Thread& soon = threads[order[std::min(cursor, last)]];
-    const Thread& later = threads[order[std::min(cursor + 2, last)]];
-    __builtin_prefetch(&later);
-    const char* stack = static_cast<const char*>(soon.stack_pointer);
+    __builtin_prefetch(&threads[order[std::min(cursor + 2, last)]]);
+    auto stack = static_cast<char*>(threads[order[std::min(cursor, last)]].stack_pointer);
     for (int line = 0; line < 4; line++) __builtin_prefetch(stack + 64 * line);
 }
 
@@ -341,20 +339,18 @@ static void begin(Thread& thread) {
 
 // ---- barriers and warp operations
 
-static void wait_at_barrier(Site site) {
+void syncthreads(Site site) {
     if (!arrived) first_arrived_at = site.id;
     arrived += site.id == first_arrived_at;
     pause(State::AT_BARRIER, site);
 }
-
-void syncthreads(Site site) { wait_at_barrier(site); }
 
 static int votes[2];  // of this barrier and the next one
 
 int syncthreads_count(Site site, bool predicate) {
     int& mine = votes[epoch % 2];
     mine += predicate;
-    wait_at_barrier(site);
+    syncthreads(site);
     return mine;
 }
 

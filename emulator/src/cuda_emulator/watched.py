@@ -195,7 +195,7 @@ class Process:
         )
         if self.number < 0:
             raise OSError("no process could be started for a kernel")
-        self.running = not self.faults.count  # or the launch is impossible
+        self.running = self.number > 1  # 1, which no child has: the launch is impossible
 
     def _add_variables(self):
         """The address of memory in which the process leaves the __device__ variables, as the

@@ -32,7 +32,7 @@ BUDGET = {
     "benchmarks": 54221,
     "tests": 444203,
     # with its tests
-    "emulator": 48646,
+    "emulator": 48641,
 }
 
 

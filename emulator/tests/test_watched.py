@@ -143,7 +143,6 @@ ERRORS = {  # kernel: (kind, options, words of the message)
     "divides": ("division by zero", {}, "thread (0,0,0)"),
     "much_stack": ("stack overflow", {}, "128 KB"),
     "spins": ("time limit", {"seconds": 1, "orders": ("forward",)}, "1 s of the processor"),
-    "no_end": ("time limit", {"seconds": 1, "orders": ("forward",)}, "1 s of the processor"),
     "no_lane": ("undefined shuffle", {"block": 16}, "lane 16, which is not in the mask 0000ffff"),
     "two_values": ("race", {"block": 32}, "writes held, which thread (0,0,0) of its block writes"),
     "adds": ("uninitialised read", {"uninitialised": ("y",)}, "reads y[0]"),

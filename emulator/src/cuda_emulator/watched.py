@@ -289,8 +289,8 @@ def _difference(name, values, orders, tolerance):
     orders, that differ.
     """
     first, second = values
-    one, other = (each.view(np.uint8).reshape(each.size, -1) for each in values)
-    places = np.flatnonzero((one != other).any(axis=1))
+    rows, other_rows = (each.view(np.uint8).reshape(each.size, -1) for each in values)
+    places = np.flatnonzero((rows != other_rows).any(axis=1))
     place = int(places[0])
     message = (
         f"{name}[{place}] is {first[place]} in the order {orders[0]} of threads and blocks and "

@@ -62,7 +62,7 @@ __global__ void counting() { atomicAdd(&calls, TABLE[threadIdx.x & 1] / 20); }
 __global__ void outside(float* y) {
     y[threadIdx.x + 1] = 0;
 }
-template <int N> void launch(float* x) {
+template <const int N = 8> void launch(float* x) {
     const int half = N / 2;
     twice<float, half><<<1, half>>>(x, x);
     switch (N) { case 4: twice<double><<<1, 4>>>(nullptr, nullptr); }

@@ -12,6 +12,7 @@ import pytest
 
 import cuda_emulator
 from cuda_emulator import KernelFault, check, load
+from cuda_emulator.faults import All
 
 ISOLATED = True
 HEAD = 'extern "C" __global__ void {}(const float* x, float* y)'
@@ -63,6 +64,10 @@ KERNEL(no_first) {
     float sum;
     for (int i = threadIdx.x; i < int(x[63]); i += 32) sum += x[i];
     y[threadIdx.x] = sum + clock();  // which the order changes, as it may what a register holds
+}
+KERNEL(faults_and_exits) {
+    y[64] = x[threadIdx.x];
+    exit(0);
 }
 KERNEL(half_written) { if (threadIdx.x % 2) y[threadIdx.x] = x[threadIdx.x]; }
 KERNEL(adds) { y[threadIdx.x] += x[threadIdx.x]; }
@@ -138,7 +143,6 @@ ERRORS = {  # kernel: (kind, options, words of the message)
     "divides": ("division by zero", {}, "thread (0,0,0)"),
     "much_stack": ("stack overflow", {}, "128 KB"),
     "spins": ("time limit", {"seconds": 1, "orders": ("forward",)}, "1 s of the processor"),
-    "no_end": ("time limit", {"seconds": 1, "orders": ("forward",)}, "1 s of the processor"),
     "no_lane": ("undefined shuffle", {"block": 16}, "lane 16, which is not in the mask 0000ffff"),
     "two_values": ("race", {"block": 32}, "writes held, which thread (0,0,0) of its block writes"),
     "adds": ("uninitialised read", {"uninitialised": ("y",)}, "reads y[0]"),
@@ -283,6 +287,20 @@ def test_a_block_over_the_launch_bounds_is_refused(module):
     assert check(function, (1,), (32,), (y,)).errors == ()
     with pytest.raises(KernelFault, match="64 threads, where __launch_bounds__ allows 32"):
         check(function, (1,), (64,), (y,))
+
+
+def test_a_fault_before_the_launch_has_returned_ends_no_check(module, monkeypatch):
+    launch = cuda_emulator._launch
+
+    def late(*args, faults, **fields):
+        number = launch(*args, faults=faults, **fields)
+        while not All.from_address(faults).count:
+            pass
+        return number
+
+    monkeypatch.setattr(cuda_emulator, "_launch", late)
+    found = faults(module, "faults_and_exits", orders=("forward",))
+    assert [fault.kind for fault in found] == ["out of bounds", "crash"]
 
 
 def test_a_call_is_watched_too_and_a_grid_too_large_harms_nothing(module):

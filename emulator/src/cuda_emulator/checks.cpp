@@ -26,24 +26,32 @@ namespace emulator {
 // The readers of a granule that no barrier separates.
 enum class Readers : uint8_t { ONE_THREAD, ONE_WARP, ONE_BLOCK, BLOCKS };
 
+// The last word is also one number, `who`, to be stored at once: only then it is read at once.
 struct Stamp {
     uint32_t block;    // 0: never
     uint32_t address;  // of the code, from where the library was loaded
-    uint32_t tick;
-    uint32_t other;  // a thread beside `thread` that made such accesses, or of BLOCKS a block
-    uint16_t thread;
-    Readers readers;
-    bool pending : 1;  // of a write: a cp.async not waited for, or a bulk copy that has not arrived
-    bool copied : 1;   // of a write: by a bulk copy
-    bool atomic : 1;   // of a write: by atomics, `readers` tells whose
-    bool of_block : 1;  // of an atomic write: no other block's atomics may come near
+    union {
+        uint32_t tick;
+        uint32_t other_block;  // of BLOCKS, where no tick is compared
+    };
+    union {
+        struct {
+            unsigned thread : 10, other : 10;  // other: one beside `thread` that made such accesses
+            Readers readers : 2;
+            bool pending : 1;   // a write by a cp.async or bulk copy that has not arrived
+            bool copied : 1;    // a write by a bulk copy
+            bool atomic : 1;    // a write by atomics, `readers` tells whose
+            bool of_block : 1;  // an atomic write: no other block's atomics may come near
+        };
+        uint32_t who;
+    };
 };
 struct Granule {
     Stamp write, read;
 };
+static_assert(MOST_THREADS == 1 << 10 && 64 % sizeof(Granule) == 0);  // 64: a line of the caches
 
-// Whether what is found of one granule holds for the other; bits of padding may say no where it
-// does.
+// Whether what is found of one granule holds for the other.
 template <class Part>
 static bool same(const Part& x, const Part& y) {
     return !memcmp(&x, &y, sizeof x);
@@ -130,8 +138,8 @@ static void add_region(const unsigned char* begin, size_t bytes, size_t granule,
     regions.push_back({begin, bytes, COARSEST, finest, argument, name, empty, constant, nullptr});
 }
 
-// Granules are as large as all accesses so far allow: while each of them touches whole ones, smaller
-// ones would hold the same. places: the first byte of an access and their number, or-ed.
+// Granules are as large as all accesses so far allow: while each of them touches whole ones,
+// smaller ones would hold the same. places: the first byte of an access and their number, or-ed.
 __attribute__((noinline)) static void refine(Region& region, size_t places) {
     Region before = region;
     region.shift = std::min(COARSEST, std::max(region.finest, unsigned(__builtin_ctzl(places))));
@@ -293,7 +301,7 @@ static void report_bounds(const unsigned char* pointer, size_t bytes, bool write
 // The thread of a stamp that is not the current one.
 static std::string who(const Stamp& stamp) {
     if (stamp.block == block_number && stamp.readers == Readers::BLOCKS)
-        return "a thread of block " + block_coordinates(stamp.other);
+        return "a thread of block " + block_coordinates(stamp.other_block);
     if (stamp.block != block_number)
         return "thread " + coordinates(stamp.thread) + " of block " +
                block_coordinates(stamp.block);
@@ -303,8 +311,9 @@ static std::string who(const Stamp& stamp) {
 
 static bool same_warp(const Stamp& stamp) { return stamp.thread / WARP == current->linear / WARP; }
 
-static bool fenced(const Stamp& stamp, bool alone) {
-    return fences_in_use && ordered_by_fences(stamp.block, stamp.thread, stamp.tick, alone);
+static EMULATOR_INLINE bool fenced(const Stamp& stamp, bool alone) {
+    return __builtin_expect(fences_in_use, false) &&
+           ordered_by_fences(stamp.block, stamp.thread, stamp.tick, alone);
 }
 
 // True if nothing orders the access of `stamp` before the current one.
@@ -319,42 +328,37 @@ static EMULATOR_INLINE bool unordered(const Stamp& stamp) {
                !fenced(stamp, alone);
     if (stamp.thread == current->linear && alone) return false;
     if (stamp.tick <= warp_tick[current->linear / WARP]) return false;
-    return !(alone && lanes_ordered(stamp.thread, stamp.tick)) && !fenced(stamp, alone);
+    return !(alone && lanes_in_use && lanes_ordered(stamp.thread, stamp.tick)) &&
+           !fenced(stamp, alone);
 }
 
-static EMULATOR_INLINE Stamp now(uintptr_t address) {
-    auto offset = uint32_t(address - reinterpret_cast<uintptr_t>(__ehdr_start));
-    return {block_number,
-            offset,
-            uint32_t(next_tick()),
-            0,
-            uint16_t(current->linear),
-            Readers::ONE_THREAD,
-            false,
-            false,
-            false,
-            false};
+static EMULATOR_INLINE Stamp now(uintptr_t address, Readers readers, uint32_t other) {
+    Stamp stamp;
+    stamp.block = block_number;
+    stamp.address = address - reinterpret_cast<uintptr_t>(__ehdr_start);
+    stamp.tick = next_tick();
+    stamp.who = current->linear | other << 10 | uint32_t(readers) << 20;
+    return stamp;
 }
 
-// Who made the accesses of `earlier` and the current one.
+// Who made the accesses of `earlier` and the current one, which nothing orders.
 static EMULATOR_INLINE Readers with_current(const Stamp& earlier) {
-    if (earlier.readers == Readers::BLOCKS) return Readers::BLOCKS;
-    if (earlier.block && earlier.block != block_number) return Readers::BLOCKS;
-    if (!earlier.block || earlier.tick <= barrier_tick) return Readers::ONE_THREAD;
+    if (earlier.readers == Readers::BLOCKS || earlier.block != block_number) return Readers::BLOCKS;
     if (!same_warp(earlier) || earlier.readers == Readers::ONE_BLOCK) return Readers::ONE_BLOCK;
-    if (earlier.tick <= warp_tick[current->linear / WARP]) return Readers::ONE_THREAD;
     return earlier.thread != current->linear ? Readers::ONE_WARP : earlier.readers;
 }
 
 // The stamp becomes that of the current access, which not all of the earlier ones are ordered
 // before if `among_others`.
 static EMULATOR_INLINE void restamp(Stamp& stamp, uintptr_t address, bool among_others) {
-    Readers readers = among_others ? with_current(stamp) : Readers::ONE_THREAD;
-    uint32_t other = stamp.thread != current->linear ? stamp.thread : stamp.other;
-    if (readers == Readers::BLOCKS) other = stamp.block != block_number ? stamp.block : stamp.other;
-    stamp = now(address);
-    stamp.readers = readers;
-    stamp.other = other;
+    if (!among_others) {
+        stamp = now(address, Readers::ONE_THREAD, 0);
+        return;
+    }
+    Readers readers = with_current(stamp);
+    uint32_t block = stamp.block != block_number ? stamp.block : stamp.other_block;
+    stamp = now(address, readers, stamp.thread != current->linear ? stamp.thread : stamp.other);
+    if (readers == Readers::BLOCKS) stamp.other_block = block;
 }
 
 static EMULATOR_INLINE void record_read(Stamp& read, uintptr_t address) {
@@ -586,7 +590,9 @@ __attribute__((noinline)) void accessed(const void* target, size_t bytes, bool w
 static EMULATOR_INLINE void accessed_again(const void* target, size_t bytes, bool write,
                                            uintptr_t address) {
     Region* region = touched_at(address);
-    if (!region || doubtful || barriers_in_use) return accessed(target, bytes, write, address);
+    // With the last three false the compiler has no calls below and saves no registers.
+    if (!region || doubtful || barriers_in_use || fences_in_use || lanes_in_use)
+        return accessed(target, bytes, write, address);
     size_t offset = static_cast<const unsigned char*>(target) - region->begin;
     if (offset >= region->bytes || bytes > region->bytes - offset)
         return accessed(target, bytes, write, address);
@@ -655,7 +661,7 @@ void written_by_copy(Site site, const void* shared, size_t bytes, uintptr_t addr
         report_bounds(pointer, bytes, true, address);
         bytes = region->end() - pointer;
     }
-    Granule before{}, after{now(address), {}};
+    Granule before{}, after{now(address, Readers::ONE_THREAD, 0), {}};
     after.write.copied = after.write.pending = true;
     Span span = granules_of(*region, pointer, bytes);
     for (size_t number = span.first; number <= span.last; number++) {

@@ -1,6 +1,6 @@
 // Cooperative groups (CUDA C++ Programming Guide, "Cooperative Groups"): the block, tiles of a warp
-// and coalesced lanes, with their shuffles, votes, reductions and scans. A grid can be asked for its
-// sizes; nothing synchronises one. Included behind the names of cuda_emulator.h.
+// and coalesced lanes, with their shuffles, votes, reductions and scans. A grid can be asked for
+// its sizes; nothing synchronises one. Included behind the names of cuda_emulator.h.
 #pragma once
 
 namespace cooperative_groups {

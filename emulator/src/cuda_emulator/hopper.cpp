@@ -482,10 +482,10 @@ std::string why_waiting() {
     const HopperThread& thread = mine();
     const PhaseBarrier& barrier = barriers.at(thread.barrier);
     char text[200];
-    snprintf(
-        text, sizeof text,
-        "waits for a phase of parity %u that never ends: %d of %d arrivals and %lld bytes are missing",
-        thread.parity, barrier.missing, barrier.count, static_cast<long long>(barrier.bytes));
+    snprintf(text, sizeof text,
+             "waits for a phase of parity %u that never ends: %d of %d arrivals and %lld bytes "
+             "are missing",
+             thread.parity, barrier.missing, barrier.count, static_cast<long long>(barrier.bytes));
     return text;
 }
 

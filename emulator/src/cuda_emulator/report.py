@@ -111,22 +111,13 @@ def _relative(file):
 def counted(counts):
     """Lines of a table of Function.count, and a sentence of advice."""
     rows = [("", "requests", "a request", "share used")]
-    for key, name in (("loads", "global loads"), ("stores", "global stores")):
-        part = counts[key]
-        rows.append((name, *_row(part["requests"], part["sectors"], "sectors", _used(part))))
-    for key, name in (("shared_loads", "shared loads"), ("shared_stores", "shared stores")):
-        part = counts[key]
-        rows.append((name, *_row(part["requests"], part["wavefronts"], "wavefronts", _free(part))))
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    lines = [
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(word.rjust(w) for word, w in zip(row[1:], widths[1:], strict=True)),
-            ]
-        ).rstrip()
-        for row in rows
-    ]
+    for memory, unit, share in (("global", "sectors", _used), ("shared", "wavefronts", _free)):
+        for kind in ("loads", "stores"):
+            part = counts[f"shared_{kind}" if memory == "shared" else kind]
+            row = _row(part["requests"], part[unit], unit, share(part))
+            rows.append((f"{memory} {kind}", *row))
+    a, b, c, d = (max(map(len, column)) for column in zip(*rows, strict=True))
+    lines = [f"{i:{a}}  {j:>{b}}  {k:>{c}}  {m:>{d}}".rstrip() for i, j, k, m in rows]
     return [*lines, "", advice(counts)]
 
 

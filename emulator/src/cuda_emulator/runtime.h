@@ -117,8 +117,9 @@ void collective(Site, unsigned mask, Combine combine, Operand*);
 // Pauses the thread until wake_tokens of this barrier.
 void wait_for_token(Site, const void* barrier);
 void wake_tokens(const void* barrier);
-void yield();                                       // the other threads run first
-bool lanes_ordered(unsigned other, uint64_t tick);  // by a synchronisation of some of the warp
+void yield();              // the other threads run first
+extern bool lanes_in_use;  // by this block: a synchronisation of some lanes
+bool lanes_ordered(unsigned other, uint64_t tick);  // by it
 
 // what the threads of the block did before happened before what they do from now on
 void pass_barrier();

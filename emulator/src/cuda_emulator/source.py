@@ -150,20 +150,23 @@ class Source:
         """The template arguments, as texts, with which the file's host code names a kernel."""
         base = kernel.name.rpartition("::")[2]
         instances = {}
+        for item, at, end in self._instantiations(base):
+            recursive = item.kind == "function" and "__global__" in self.head(item)
+            if recursive and self.tokens[end].text == "(":
+                continue
+            for arguments in self._resolved(item, self.span(at, end - 1)):
+                if not re.search(r"\w\s*(\.|->)\s*[a-z]", arguments):
+                    instances[arguments] = None
+        return list(instances)
+
+    def _instantiations(self, name):
+        """(item, first token of the arguments, token behind the >) of each name<...>."""
         for item in self.leaves:
             for at in range(item.first, item.last - 1):
-                if self.tokens[at].text == base and self.tokens[at + 1].text == "<":
+                if self.tokens[at].text == name and self.tokens[at + 1].text == "<":
                     end = self.angle_end(at + 1, item.last)
-                    follows = end and self.tokens[end].text
-                    if end and not (
-                        item.kind == "function"
-                        and "__global__" in self.head(item)
-                        and follows == "("
-                    ):
-                        for arguments in self._resolved(item, self.span(at + 2, end - 1)):
-                            if not re.search(r"\w\s*(\.|->)\s*[a-z]", arguments):
-                                instances[arguments] = None
-        return list(instances)
+                    if end:
+                        yield item, at + 2, end
 
     def declares(self, name):
         return any(name in item.names for item in self.leaves)
@@ -195,19 +198,14 @@ class Source:
         return list(results)
 
     def _instances(self, function, depth):
-        (name,) = list(function.names)[:1] or ("",)
-        for item in self.leaves:
-            if item is function:
-                continue
-            for at in range(item.first, item.last - 1):
-                if self.tokens[at].text == name and self.tokens[at + 1].text == "<":
-                    end = self.angle_end(at + 1, item.last)
-                    if end:
-                        yield from self._resolved(item, self.span(at + 2, end - 1), depth)
+        for item, at, end in self._instantiations(next(iter(function.names), "")):
+            if item is not function:
+                yield from self._resolved(item, self.span(at, end - 1), depth)
 
     def _constants(self, item):
         """(name, value) of the constants that a function declares in its body, the last first."""
-        text = self.span(item.first, item.last)
+        brace = self._find(self._behind_template(item.first, item.last), item.last, "{;")
+        text = self.span(brace, item.last)
         declarations = re.findall(
             r"\b(?:const|constexpr)\s+(?:static\s+)?(?:unsigned\s+|signed\s+|long\s+)*\w+\s+"
             r"(\w+\s*[={][^;]*);",
@@ -264,17 +262,15 @@ class Source:
         if len(names) != 1:
             file, line = self.place(self.tokens[at].start)
             raise SourceError(
-                f"line {line} of {pathlib.Path(file).name} launches {name} in a template, with other arguments in each of its "
-                "instances; name the kernel's instance there"
+                f"line {line} of {pathlib.Path(file).name} launches {name} in a template, with "
+                "other arguments in each of its instances; name the kernel's instance there"
             )
-        arguments = ", ".join(
-            [
-                f'"{" ".join(names[0].split())}"',
-                f"emulator_host::Configuration({self.span(at + 1, close)})",
-                *filter(None, [self.span(close + 4, end)]),
-            ]
+        call = (
+            f'emulator_host::Launcher<decltype({name})>::run("{" ".join(names[0].split())}", '
+            f"emulator_host::Configuration({self.span(at + 1, close)})"
         )
-        return first, end + 1, f"emulator_host::Launcher<decltype({name})>::run({arguments})"
+        given = self.span(close + 4, end)
+        return first, end + 1, call + (given and f", {given}") + ")"
 
     def _needed(self, wanted):
         """The indices of the leaves that these words lead to."""

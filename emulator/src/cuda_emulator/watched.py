@@ -97,12 +97,15 @@ def examine(
     finally:
         for process in processes:
             process.end()
-    left = [fault for fault in merged(listed) if not fault.allowed(allow)]
+
+    def not_allowed(listed):
+        return [fault for fault in merged(listed) if not fault.allowed(allow)]
+
+    left = not_allowed(listed)
     if any(fault.severity == "error" for fault in left):
         left = [fault for fault in left if fault.kind not in FOLLOW]
     else:
-        others = differences(launch, processes, tolerance)
-        left += [fault for fault in merged(others) if not fault.allowed(allow)]
+        left += not_allowed(differences(launch, processes, tolerance))
     for process in processes[:1]:
         process.copy_back()
     left.sort(key=lambda fault: faults.SEVERITIES.index(fault.severity))
@@ -195,7 +198,7 @@ class Process:
         )
         if self.number < 0:
             raise OSError("no process could be started for a kernel")
-        self.running = not self.faults.count  # or the launch is impossible
+        self.running = self.number > 1  # 1, which no child has: the launch is impossible
 
     def _add_variables(self):
         """The address of memory in which the process leaves the __device__ variables, as the
@@ -286,10 +289,8 @@ def _difference(name, values, orders, tolerance):
     orders, that differ.
     """
     first, second = values
-    unequal = first.view(np.uint8).reshape(first.size, -1) != second.view(np.uint8).reshape(
-        first.size, -1
-    )
-    places = np.flatnonzero(unequal.any(axis=1))
+    rows, other_rows = (each.view(np.uint8).reshape(each.size, -1) for each in values)
+    places = np.flatnonzero((rows != other_rows).any(axis=1))
     place = int(places[0])
     message = (
         f"{name}[{place}] is {first[place]} in the order {orders[0]} of threads and blocks and "

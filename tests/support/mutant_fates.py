@@ -230,6 +230,7 @@ class Kernels:
 
     def write_schemata(self):
         """Of the mutants that are left and compile so, as far as is known."""
+        self.emulator._loaded.cache_clear()  # which knows the files as they were
         for file, text in self.texts.items():
             mutations = {
                 number: mutation

@@ -13,7 +13,7 @@ from ladder.errors import UserError
 from ladder.network.layers import KINDS, Layer
 from ladder.network.networks import Network
 from ladder.network.optimizers import Optimizer
-from ladder.plan import frame, limits
+from ladder.plan import exponents, frame, limits
 from ladder.plan.builder import Builder
 from ladder.plan.data import Plan
 from ladder.plan.settings import Augmentation, Dataset, Length, TrainingSettings
@@ -88,7 +88,7 @@ def training_plan(
             rung.updates_together,
         )
         frame.advance(build)
-        return builder.plan()
+        return exponents.fitted(builder.plan(), build.divisor / settings.scale, settings.repeats)
 
     return limits.within_indices(plan_of, settings.batch_size, settings.rung)
 
@@ -124,9 +124,10 @@ def inference_plan(
     until: str | None = None,
     flip: bool = False,
     multipliers: ByDirection = EXACT,
+    repeats: int = 0,
 ) -> Plan:
     """Load a batch (mirrored left to right with `flip`) and run forward to the layer `until`, by
-    default the last.
+    default the last; repeats: of exponents.fitted.
 
     Raises UserError if the batch is too large for the rung.
     """
@@ -144,6 +145,6 @@ def inference_plan(
         frame.load_batch(builder.build, dataset, flip)
         builder.lower()
         frame.advance(builder.build)
-        return builder.plan()
+        return exponents.fitted(builder.plan(), repeats=repeats)
 
     return limits.within_indices(plan_of, batch, rung)

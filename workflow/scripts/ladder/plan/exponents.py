@@ -21,6 +21,11 @@ def scales(plan: Plan) -> bool:
     return any(_kind(define) for launch in plan.launches for define in launch.defines)
 
 
+def repeats_of(plan: Plan) -> range:
+    """The numbers of the repeats of a plan whose results are not finite."""
+    return range(1, MOST_REPEATS + 1) if scales(plan) else range(0)
+
+
 def fitted(plan: Plan, divisor: float = 1, repeats: int = 0) -> Plan:
     """The plan with the powers for gradients that the loss divides by `divisor`, and after so many
     repeats.

@@ -514,7 +514,7 @@ def test_steps_in_which_a_number_exceeds_a_half_are_repeated_with_smaller_powers
         with pytest.raises(KeyboardInterrupt):
             stopped.run_epoch(tmp_path / "checkpoint")
         resumed = in_halves(bright)
-        assert resumed.restore(tmp_path / "checkpoint") and resumed.step == stop // 3 * 3
+        assert resumed.restore(tmp_path / "checkpoint") and resumed.step == (stop - 1) // 3 * 3
         assert result(finished(resumed)) == result(wanted)
 
 

@@ -26,14 +26,16 @@ def repeats_of(plan: Plan) -> range:
     return range(1, MOST_REPEATS + 1) if scales(plan) else range(0)
 
 
-def fitted(plan: Plan, divisor: float = 1, repeats: int = 0) -> Plan:
-    """The plan with the powers for gradients that the loss divides by `divisor`, and after so many
-    repeats.
-    """
-    if not scales(plan):
+def of_loss(divisor: int) -> float:
+    """The loss scale, a power of two, that undoes what the loss divides gradients by."""
+    return float(2.0 ** math.floor(math.log2(divisor)))
+
+
+def fitted(plan: Plan, repeats: int = 0) -> Plan:
+    """The plan with the powers after so many repeats."""
+    if not repeats or not scales(plan):
         return plan
     exponents = {kind: most - repeats * SMALLER[kind] for kind, most in EXPONENTS.items()}
-    exponents["GRADIENT"] += math.floor(math.log2(divisor))
 
     def of_launch(launch: Launch) -> Launch:
         defines = (

@@ -77,8 +77,9 @@ def training_plan(
         frame.load_batch(build, dataset, augmentation=settings.augmentation)
         builder.lower()
         frame.loss(build, dataset, settings.gradient_scale, length)
-        if settings.scale != 1:
-            build.gradients.scale(settings.scale)
+        scale = settings.scale * (exponents.of_loss(build.divisor) if rung.in_halves else 1)
+        if scale != 1:
+            build.gradients.scale(scale)
         builder.go_back()
         frame.update(
             build,
@@ -88,7 +89,7 @@ def training_plan(
             rung.updates_together,
         )
         frame.advance(build)
-        return exponents.fitted(builder.plan(), build.divisor / settings.scale, settings.repeats)
+        return exponents.fitted(builder.plan(), settings.repeats)
 
     return limits.within_indices(plan_of, settings.batch_size, settings.rung)
 
@@ -145,6 +146,6 @@ def inference_plan(
         frame.load_batch(builder.build, dataset, flip)
         builder.lower()
         frame.advance(builder.build)
-        return exponents.fitted(builder.plan(), repeats=repeats)
+        return exponents.fitted(builder.plan(), repeats)
 
     return limits.within_indices(plan_of, batch, rung)

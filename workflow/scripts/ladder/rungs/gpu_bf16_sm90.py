@@ -656,6 +656,7 @@ def rung(
             }
         ),
         patterns=Lowering(takes, rounds=not in_blocks).patterns,
+        in_halves=number_format.halves > 1,
     )
 
 

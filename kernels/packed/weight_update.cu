@@ -72,8 +72,11 @@ struct Copy {
         int whole = (numbers + CHUNK - 1) / CHUNK * CHUNK, of_block = taps * rows;
         if (rows == 0 && line < lines && number < whole)
             at[(line * taps + tap) * whole + number] = value;
-        if (line < rows && number < (numbers + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK * CHANNEL_BLOCK)
-            at[place_in_channel_blocks(of_block, tap * rows + line, number)] = value;
+        if (line < rows &&
+            number < (numbers + STORED_CHANNELS - 1) / STORED_CHANNELS * STORED_CHANNELS)
+            store_in_channel_blocks<WEIGHT_EXPONENT>(
+                reinterpret_cast<Placed*>(at),
+                place_in_channel_blocks(of_block, tap * rows + line, number), value);
     }
 };
 
@@ -134,7 +137,8 @@ struct PhaseBlock {
     }
     // Numbers of a line of a copy, with zeros; rows: of a tap in channel blocks, or 0.
     static __device__ __forceinline__ int stored(int count, int rows) {
-        return rows ? (count + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK * CHANNEL_BLOCK : whole(count);
+        return rows ? (count + STORED_CHANNELS - 1) / STORED_CHANNELS * STORED_CHANNELS
+                    : whole(count);
     }
 
     using Gradients = float[TAPS_3X3][side][side + 1];  // (3x3 taps, filters, channels)
@@ -201,13 +205,21 @@ struct PhaseBlock {
         __syncthreads();
         filter = first_filter + fast(), channel = first_channel + slow();
         if (filter >= stored(filters, rows) || channel >= max(channels, flipped_rows)) return;
-        phase_weights += rows ? place_in_channel_blocks(16 * flipped_rows, channel, filter)
-                              : channel * 16 * whole(filters) + filter;
+        int place = rows ? place_in_channel_blocks(16 * flipped_rows, channel, filter)
+                         : channel * 16 * whole(filters) + filter;
         // Rows are whole eights, so that chunks stay where they are.
-        int apart = rows ? flipped_rows * CHANNEL_BLOCK : whole(filters);
+        int apart = rows ? flipped_rows * BLOCK_PLACES : whole(filters);
 #pragma unroll
         for (int tap = 0; tap < 16; tap++)
-            phase_weights[tap * apart] = phase_taps[tap][fast()][slow()];
+            put(phase_weights, rows, place + tap * apart, phase_taps[tap][fast()][slow()]);
+    }
+
+    // Stores a number at a place of a copy; rows: of a tap in channel blocks, or 0.
+    static __device__ __forceinline__ void put(Packed* copy, int rows, int place, Packed value) {
+        if (PAIRS_IN_BLOCKS && rows)
+            store_in_channel_blocks<WEIGHT_EXPONENT>(reinterpret_cast<Placed*>(copy), place, value);
+        else
+            copy[place] = value;
     }
 
     // Phase weight (t, s): the sum of its 3x3 taps, the first column first.
@@ -229,22 +241,23 @@ struct PhaseBlock {
                                                  PhaseForm form, int filter, int channel,
                                                  int rows) const {
         int width = form == PHASES_APART ? 2 : 3, of_filter = width * width * whole(channels);
-        int phases_apart = rows ? rows * CHANNEL_BLOCK : filters * of_filter,
+        int phases_apart = rows ? rows * BLOCK_PLACES : filters * of_filter,
             apart = rows ? 4 * phases_apart : whole(channels);
-        phases += rows ? place_in_channel_blocks(16 * rows, filter, channel)
-                       : filter * of_filter + channel;
+        int first = rows ? place_in_channel_blocks(16 * rows, filter, channel)
+                         : filter * of_filter + channel;
 #pragma unroll
         for (int phase = 0; phase < 4; phase++) {
-            Packed* to = phases + phase * phases_apart;
+            int to = first + phase * phases_apart;
             int p = phase / 2, q = phase % 2;
             if (form == PHASES_IN_COLUMNS)
-                for (int tap = 0; tap < 9; tap++) to[tap * apart] = 0;
+                for (int tap = 0; tap < 9; tap++) phases[to + tap * apart] = 0;
 #pragma unroll
             for (int tap = 0; tap < 4; tap++) {
                 int a = tap / 2, b = tap % 2, t = 3 - p - 2 * a, s = 3 - q - 2 * b;
                 int row = form == PHASES_APART ? a : p + a,
                     column = form == PHASES_APART ? b : q + b;
-                to[(row * width + column) * apart] = phase_taps[t * 4 + s][slow()][fast()];
+                put(phases, rows, to + (row * width + column) * apart,
+                    phase_taps[t * 4 + s][slow()][fast()]);
             }
         }
     }

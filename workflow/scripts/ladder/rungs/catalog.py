@@ -196,6 +196,14 @@ RUNGS = {
         newest=HOPPER,
         precision="float16",
     ),
+    "gpu_3xf16_sm90": Rung(
+        "cuda",
+        "float32 as the sum of two float16, three products of these for one, by gpu_bf16_sm90's "
+        "kernels, for Hopper alone",
+        below="gpu_f16_sm90",
+        oldest=HOPPER,
+        newest=HOPPER,
+    ),
 }
 
 

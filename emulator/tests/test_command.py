@@ -98,7 +98,7 @@ def test_json_and_annotations_have_the_fault_and_its_place(run, tmp_path):
 @pytest.mark.parametrize(
     "words, message",
     [
-        ("check nowhere.cu add", "nowhere.cu"),
+        ("check nowhere.cu add", "cuda-emulator: nowhere.cu is no file"),
         ("check add.cu", "add.cu has add, careless, strided, banked: name one"),
         ("check add.cu ad", "no kernel ad; it has add, careless"),
         ("check add.cu add", "--size n=1000 --args x:float32[n] y:float32[n] n:int32=n"),

@@ -15,10 +15,10 @@ HERE = pathlib.Path(__file__).resolve().parents[1]
 SOURCE = HERE / "src"
 TEXT = (HERE / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
-KERNEL, COPY = (text for language, text in BLOCKS if language == "cuda")
+KERNEL, PROGRAM, COPY = (text for language, text in BLOCKS if language == "cuda")
 _, SCRIPT = (text for language, text in BLOCKS if language == "python")
-SHOWN, SUMMARY, FAULT = (text for language, text in BLOCKS if not language)
-_, COMMAND, _ = (text for language, text in BLOCKS if language == "sh")
+SHOWN, SUMMARY, OF_PROGRAM, FAULT = (text for language, text in BLOCKS if not language)
+_, COMMAND, _, RUN = (text for language, text in BLOCKS if language == "sh")
 RIGHT = KERNEL.replace("    y[i]", "    __syncthreads();\n    y[i]")
 
 
@@ -53,6 +53,14 @@ def test_the_command_prints_what_is_shown(tmp_path, kernel, status, shown):
     run = example(tmp_path, kernel, "-m", "cuda_emulator", *words[1:])
     printed = " ".join(run.stdout.replace(f"{tmp_path}{os.sep}", "").split())
     assert run.returncode == status and printed.startswith(" ".join(shown.split()))
+
+
+def test_the_program_runs_and_its_launch_has_the_fault(tmp_path):
+    (tmp_path / "main.cu").write_text(PROGRAM)
+    run = example(tmp_path, KERNEL, "-m", "cuda_emulator", *RUN.split()[1:])
+    printed = " ".join(run.stderr.replace(f"{tmp_path}{os.sep}", "").split())
+    assert (run.returncode, run.stdout) == (1, "1000\n")
+    assert " ".join(OF_PROGRAM.split()) in printed
 
 
 def test_a_kernel_calls_the_emulator_in_place_of_ptx(tmp_path):

@@ -52,7 +52,10 @@ KERNEL(two_values) {
     y[threadIdx.x] = held;
 }
 KERNEL(casts) { const_cast<float*>(x)[threadIdx.x / 40] = threadIdx.x; }
-KERNEL(shifts) { y[threadIdx.x] = 1u << (int(x[threadIdx.x]) + 31); }
+KERNEL(shifts) {
+    int count = int(x[threadIdx.x]) + 31;
+    y[threadIdx.x] = float(1u << count) + (-2 >> count) + (1u << (count & 31));
+}
 KERNEL(all_write) {
     y[0] = x[threadIdx.x] + blockIdx.x;
     y[1 + blockIdx.x] = y[0];
@@ -173,6 +176,14 @@ def test_what_may_be_right_is_a_note_and_can_be_allowed(module, name):
     assert words in notes[0].message
     assert (notes[0].line > 0) == (name != "empty")
     assert kind not in {note.kind for note in faults(module, name, allow=(kind,), **options)}
+
+
+def test_a_shift_beyond_a_number_gives_what_a_gpu_gives(module):
+    x, y = arrays()
+    check(module.get_function("shifts"), (1,), (64,), (x, y))
+    counts = np.arange(31, 95)
+    expected = np.where(counts < 32, 2.0**31, 0) - 1 + 2.0 ** (counts % 32)
+    assert (y == expected.astype(np.float32)).all()
 
 
 def test_a_right_kernel_has_no_fault_and_leaves_its_results(module):

@@ -30,6 +30,7 @@ import json
 import mmap
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -95,6 +96,9 @@ _CHECKS = (
 )
 # g++ takes longer for -O2 than the threads that run one after another gain
 _WATCHED_FLAGS = ("-O1", *_CHECKS, "-fsanitize=shift-exponent", "-Wmaybe-uninitialized")
+if platform.machine() == "x86_64":
+    # for _with_shifts: what a kernel shifts by is in a register as it is, without an omitted `& 31`
+    _WATCHED_FLAGS += ("-mtune-ctrl=^use_bt", "-fdisable-rtl-combine")
 # A structure is copied whole, not by its members, so that 16 bytes are one access; the head of a
 # loop is one block, not copied.
 _COUNTED_FLAGS = ("-O2", *_CHECKS, "-fno-tree-sra", "-fno-tree-ch", "-fsanitize-coverage=trace-pc")
@@ -934,7 +938,8 @@ def _make_library(library, module, flags, runtime, entries):
             wrapper.write_text(re.sub(r"\b__forceinline__\b", "inline", text), "utf-8")
             warnings = _compile(command, kernels)
         _write(library.with_suffix(".txt"), warnings)
-        kernels.write_text(_with_red_zones(kernels.read_text("utf-8")), "utf-8")
+        text = _with_red_zones(kernels.read_text("utf-8"))
+        kernels.write_text(_with_shifts(text) if "shift-exponent" in str(flags) else text, "utf-8")
         # Linked without the sanitizers' flags: the functions that their calls need are in
         # checks.cpp.
         _compile(
@@ -1023,6 +1028,20 @@ def _folders_and_headers(include):
 def _with_red_zones(assembly):
     """Padding after every zero-initialised object, so that shared arrays are not adjacent."""
     return re.sub(r"^(\w+:\n\t\.zero\t\d+\n)", r"\1\t.zero\t1024\n", assembly, flags=re.MULTILINE)
+
+
+def _with_shifts(assembly):
+    """A shift by as many bits as a number has or more gives 0 or copies of the sign, as a GPU's: an
+    x86 takes the lowest bits of the count.
+    """
+    return re.sub(r"^\t(sa[lr]|shr)([lq])\t%cl, (.+)$", _whole_shift, assembly, flags=re.MULTILINE)
+
+
+def _whole_shift(match):
+    shift, size, number = match.groups()
+    bits = 64 if size == "q" else 32
+    whole = f"sar{size} ${bits - 1}" if shift == "sar" else f"mov{size} $0"
+    return f"\tcmpb ${bits}, %cl\n\tjb 7771f\n\t{whole}, {number}\n7771:\n{match[0]}"
 
 
 def _shared_arrays(library):

@@ -7,9 +7,9 @@
 //
 // Races: every granule of the arguments and of shared memory remembers its last write and its last
 // reads: block, time, thread. Two unordered accesses race if one is a write. Arrays that a kernel
-// takes as constant have none: nobody writes them. __syncthreads orders a block, __syncwarp of a whole warp that warp, an mbarrier
-// those who arrive before those who wait (hopper.cpp), fences and atomics as atomics.cpp says.
-// Shuffles order no memory.
+// takes as constant have none: nobody writes them. __syncthreads orders a block, __syncwarp of a
+// whole warp that warp, an mbarrier those who arrive before those who wait (hopper.cpp), fences and
+// atomics as atomics.cpp says. Shuffles order no memory.
 #include "runtime.h"
 
 #include <sys/mman.h>
@@ -60,9 +60,10 @@ struct Region {
     int argument;       // its number, or SHARED
     const char* name;   // of a shared array
     bool empty;         // at first
-    Granule* granules;  // null: of a constant
+    bool constant;      // no thread has written to it
+    Granule* granules;  // null: none until the first access, and of a constant
     const unsigned char* end() const { return begin + bytes; }
-    size_t count() const { return (bytes + (size_t(1) << shift) - 1) >> shift; }
+    size_t count() const { return granules ? ((bytes - 1) >> shift) + 1 : 0; }
 };
 enum class Access { READ, WRITE, ATOMIC };
 
@@ -88,12 +89,18 @@ void save_variables(unsigned char* to) {
 static std::vector<Region> regions;
 static bool watching;
 static uint64_t accesses;
+static Region stacks;
+// By the address of an instruction what it touched last, which it mostly touches next; or null.
+static Region* touched_by[1024];
+static Region*& touched_at(uintptr_t address) {
+    return touched_by[address % (sizeof touched_by / sizeof *touched_by)];
+}
 static Fault stale;  // the first read of shared memory that its block had not written
 
 // A write to where another lane of the warp has written by the same instruction. Whether it is the
 // same value is known once it is written.
+const unsigned char* doubtful;
 static struct Doubt {
-    const unsigned char* pointer;
     size_t bytes;
     unsigned char first[16];  // what the other lane wrote
     Fault race;
@@ -102,49 +109,52 @@ static struct Doubt {
 constexpr unsigned COARSEST = 4;  // granules of 16 bytes
 
 // Zero, in large pages where the system has them: most of their time goes into the first touch.
-static void add_granules(Region& region) {
-    constexpr size_t PAGE = 2 << 20;
-    size_t bytes = region.count() * sizeof(Granule);
-    void* memory = bytes < PAGE ? calloc(bytes, 1) : aligned_alloc(PAGE, (bytes / PAGE + 1) * PAGE);
-    if (!memory) abort();
-    if (bytes >= PAGE) {
-        madvise(memory, bytes, MADV_HUGEPAGE);
-        memset(memory, 0, bytes);
-    }
-    region.granules = static_cast<Granule*>(memory);
+static Granule* new_granules(size_t count) {
+    constexpr size_t LARGE = 2 << 20;
+    size_t bytes = count * sizeof(Granule);
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) abort();
+    if (bytes >= LARGE) madvise(memory, bytes, MADV_HUGEPAGE);
+    return static_cast<Granule*>(memory);
+}
+
+static void forget_granules(Region& region) {
+    if (region.granules) munmap(region.granules, region.count() * sizeof(Granule));
+    region.granules = nullptr;
 }
 
 static void add_region(const unsigned char* begin, size_t bytes, size_t granule, int argument,
                        const char* name = "", bool empty = false, bool constant = false) {
     if (!bytes) return;
     unsigned finest = __builtin_ctzl(granule);
-    regions.push_back({begin, bytes, COARSEST, finest, argument, name, empty, nullptr});
-    if (!constant) add_granules(regions.back());
+    regions.push_back({begin, bytes, COARSEST, finest, argument, name, empty, constant, nullptr});
 }
 
 // Granules are as large as all accesses so far allow: while each of them touches whole ones, smaller
 // ones would hold the same. places: the first byte of an access and their number, or-ed.
 __attribute__((noinline)) static void refine(Region& region, size_t places) {
-    unsigned before = region.shift;
-    region.shift = std::max(region.finest, unsigned(__builtin_ctzl(places)));
-    Granule* coarse = region.granules;
-    add_granules(region);
+    Region before = region;
+    region.shift = std::min(COARSEST, std::max(region.finest, unsigned(__builtin_ctzl(places))));
+    region.granules = new_granules(((region.bytes - 1) >> region.shift) + 1);
     static const Granule untouched{};
-    for (size_t i = 0; i < region.count(); i++)
-        if (const Granule& each = coarse[i >> (before - region.shift)]; !same(each, untouched))
+    for (size_t i = 0; before.granules && i < region.count(); i++)
+        if (const Granule& each = before.granules[i >> (before.shift - region.shift)];
+            !same(each, untouched))
             region.granules[i] = each;
-    free(coarse);
+    forget_granules(before);
 }
 
 // The granules that some bytes touch.
 struct Span {
     size_t first, last;
 };
+static EMULATOR_INLINE bool fits(const Region& region, size_t places) {
+    return region.shift == region.finest || !(places & ((size_t(1) << region.shift) - 1));
+}
 static EMULATOR_INLINE Span granules_of(Region& region, const unsigned char* pointer,
                                         size_t bytes) {
     size_t offset = pointer - region.begin, places = offset | bytes;
-    if (region.shift > region.finest && places & ((size_t(1) << region.shift) - 1))
-        refine(region, places);
+    if (!region.granules || !fits(region, places)) refine(region, places);
     return {offset >> region.shift, (offset + bytes - 1) >> region.shift};
 }
 
@@ -153,6 +163,8 @@ void begin_checks() {
     stale = Fault{};
     accesses = 0;
     if (!watching) return;
+    stacks.begin = reinterpret_cast<unsigned char*>(*running->stacks);
+    stacks.bytes = ALL_STACKS;
     for (uint64_t i = 0; i < running->shared_array_count; i++) {
         const SharedArray& array = running->shared_arrays[i];
         if (array.name[0]) add_region(address_of(array), array.bytes, 1, SHARED, array.name);
@@ -223,8 +235,9 @@ static void look_at_all_accesses() {
 
 void end_checks() {
     if (watching && !only_first()) look_at_all_accesses();
-    for (Region& region : regions) free(region.granules);
+    for (Region& region : regions) forget_granules(region);
     regions.clear();
+    std::fill(std::begin(touched_by), std::end(touched_by), nullptr);
     watching = false;
 }
 
@@ -245,12 +258,9 @@ static Fault located(Fault fault, const Region& region, int64_t offset) {
     return fault;
 }
 
-static EMULATOR_INLINE Region* find(const unsigned char* pointer) {
-    static size_t last;
-    if (last < regions.size() && pointer >= regions[last].begin && pointer < regions[last].end())
-        return &regions[last];
-    for (last = 0; last < regions.size(); last++)
-        if (pointer >= regions[last].begin && pointer < regions[last].end()) return &regions[last];
+static Region* find(const unsigned char* pointer) {
+    for (Region& region : regions)
+        if (pointer >= region.begin && pointer < region.end()) return &region;
     return nullptr;
 }
 
@@ -347,7 +357,7 @@ static EMULATOR_INLINE void restamp(Stamp& stamp, uintptr_t address, bool among_
     stamp.other = other;
 }
 
-static void record_read(Stamp& read, uintptr_t address) {
+static EMULATOR_INLINE void record_read(Stamp& read, uintptr_t address) {
     if (read.readers != Readers::BLOCKS) restamp(read, address, unordered(read));
 }
 
@@ -361,24 +371,24 @@ static Fault race(const Region& region, size_t offset, const char* verb, const S
     return fault;
 }
 
-void settle_doubts() {
-    if (!doubt.pointer) return;
+void settle_doubt() {
     Fault fault = doubt.race;
-    if (!memcmp(doubt.pointer, doubt.first, doubt.bytes)) {
+    if (!memcmp(doubtful, doubt.first, doubt.bytes)) {
         snprintf(fault.kind, sizeof fault.kind, "same value");
         fault.severity = NOTE;
     }
-    doubt.pointer = nullptr;
+    doubtful = nullptr;
     record(fault);
 }
 
 // Two writes of one instruction of a warp, to all of the accessed bytes.
 static void suspect_race(const Fault& fault, const Stamp& other, const unsigned char* pointer,
                          size_t bytes) {
-    bool doubtful = !only_first() && other.block == block_number && same_warp(other) &&
-                    other.address == fault.address && bytes <= sizeof doubt.first;
-    if (!doubtful) return record(fault);
-    doubt = {pointer, bytes, {}, fault};
+    bool may_be_same = !only_first() && other.block == block_number && same_warp(other) &&
+                       other.address == fault.address && bytes <= sizeof doubt.first;
+    if (!may_be_same) return record(fault);
+    doubtful = pointer;
+    doubt = {bytes, {}, fault};
     memcpy(doubt.first, pointer, bytes);
 }
 
@@ -455,16 +465,20 @@ static void check_granule(const Region& region, size_t number, const Touch& touc
     if (shared) stored_to_shared = true;
 }
 
-// Whether a read changes nothing: what was written happened before it or never, and who reads is
-// known to be several threads that nothing orders since. A fence that comes later is later than all
-// of them.
-static EMULATOR_INLINE bool says_nothing(const Region& region, const Granule& granule) {
-    const Stamp &write = granule.write, &read = granule.read;
-    bool settled = write.block == block_number
-                       ? write.tick <= barrier_tick && write.readers != Readers::BLOCKS &&
-                             !write.pending && !write.copied
-                       : write.block == 0 && region.argument >= 0 && !region.empty;
-    if (!settled || fences_in_use || barriers_in_use) return false;
+// True if all accesses of the stamp happened before the current one, in the block or in none.
+static EMULATOR_INLINE bool settled(const Stamp& stamp, bool shared) {
+    if (stamp.block != block_number) return shared || stamp.block == 0;
+    if (stamp.readers == Readers::ONE_THREAD && stamp.thread == current->linear) return true;
+    if (stamp.tick <= barrier_tick) return stamp.readers != Readers::BLOCKS;
+    return stamp.readers <= Readers::ONE_WARP && same_warp(stamp) &&
+           stamp.tick <= warp_tick[current->linear / WARP];
+}
+
+// Whether a read changes nothing: a barrier came after what was written, and who reads is known to
+// be several threads that nothing orders since. A fence that comes later is later than all of them.
+static EMULATOR_INLINE bool says_nothing(const Granule& granule) {
+    const Stamp& read = granule.read;
+    if (fences_in_use || (granule.write.block && granule.write.tick > barrier_tick)) return false;
     if (read.readers == Readers::BLOCKS) return true;
     if (read.block != block_number || read.tick <= barrier_tick) return false;
     return read.readers == Readers::ONE_BLOCK ||
@@ -472,9 +486,31 @@ static EMULATOR_INLINE bool says_nothing(const Region& region, const Granule& gr
             read.tick > warp_tick[current->linear / WARP]);
 }
 
+// Most accesses: true if nothing is wrong with a plain one of a granule, which then knows of it;
+// false leaves it to check_granule.
+static EMULATOR_INLINE bool pass(const Region& region, Granule& granule, bool write,
+                                 uintptr_t address) {
+    bool shared = region.argument == SHARED;
+    if (barriers_in_use || granule.write.copied || granule.write.pending ||
+        !settled(granule.write, shared))
+        return false;
+    if (write) {
+        if (!settled(granule.read, shared)) return false;
+        restamp(granule.write, address, false);
+        stored_to_shared |= shared;
+        return true;
+    }
+    if (shared ? granule.write.block != block_number : region.empty && !granule.write.block)
+        return false;  // nothing is in it
+    if (says_nothing(granule)) return true;
+    if (shared && granule.read.block != block_number) granule.read = {};
+    record_read(granule.read, address);
+    return true;
+}
+
 static bool on_own_stack(const unsigned char* pointer) {
     return reinterpret_cast<const char*>(pointer) >= current->stack &&
-           reinterpret_cast<const char*>(pointer) < current->stack + STACK_BYTES;
+           reinterpret_cast<const char*>(pointer) < current->stack + STACK_STRIDE;
 }
 
 static bool is_guard(const unsigned char* pointer) {
@@ -492,33 +528,40 @@ static uint64_t bit_of(int argument) {
     return uint64_t(1) << (argument < 0 || argument > 62 ? 63 : argument);
 }
 
+// Whether an access of a thread's own variables, or of what is no array, is right.
+static bool is_elsewhere(const unsigned char* pointer, bool write) {
+    bool constant = !write && pointer >= __ehdr_start && pointer < _end;
+    return constant || on_a_stack(pointer) || is_guard(pointer);
+}
+
 static void watch(const void* target, size_t bytes, Access access, Scope scope, uintptr_t address) {
     bool write = access != Access::READ;
     auto* pointer = static_cast<const unsigned char*>(target);
-    if (__builtin_expect(doubt.pointer != nullptr, false)) settle_doubts();
+    settle_doubts();
     accesses++;
     last_access = address;
     if (on_own_stack(pointer)) {
+        touched_at(address) = &stacks;
         if (barriers_in_use) check_registers(target, bytes, write, address);
         return;
     }
-    Region* region = find(pointer);
-    if (!region) {
-        bool constant = !write && pointer >= __ehdr_start && pointer < _end;
-        if (constant || on_a_stack(pointer) || is_guard(pointer)) return;
+    Region* region = touched_at(address);
+    if (!region || pointer < region->begin || pointer >= region->end()) region = find(pointer);
+    if (!region && is_elsewhere(pointer, write)) return;
+    if (!region || pointer + bytes > region->end())
         return report_bounds(pointer, bytes, write, address);
-    }
-    if (pointer + bytes > region->end()) return report_bounds(pointer, bytes, write, address);
+    touched_at(address) = region;
     if (access == Access::ATOMIC) running->faults->atomics |= bit_of(region->argument);
-    if (!region->granules) {
-        if (!write) return;
-        add_granules(*region);  // the kernel has cast the const away
-    }
+    region->constant &= !write;  // or the kernel has cast the const away
+    if (region->constant) return;
     Span span = granules_of(*region, pointer, bytes);
     Touch touch{pointer, bytes, access, scope, address};
-    if (span.first == span.last && !write && says_nothing(*region, region->granules[span.first]))
+    if (span.first == span.last) {
+        Granule& granule = region->granules[span.first];
+        if (access == Access::ATOMIC || !pass(*region, granule, write, address))
+            check_granule(*region, span.first, touch);
         return;
-    if (span.first == span.last) return check_granule(*region, span.first, touch);
+    }
     Granule before{}, after{};
     for (size_t number = span.first; number <= span.last; number++) {
         Granule& granule = region->granules[number];
@@ -532,10 +575,29 @@ static void watch(const void* target, size_t bytes, Access access, Scope scope, 
     }
 }
 
-void accessed(const void* target, size_t bytes, bool write, uintptr_t address) {
+__attribute__((noinline)) void accessed(const void* target, size_t bytes, bool write,
+                                        uintptr_t address) {
     if (counting) return count_access(target, bytes, write, address);
     if (watching)
         watch(target, bytes, write ? Access::WRITE : Access::READ, Scope::DEVICE, address);
+}
+
+// As `accessed`, by an instruction that touches what it touched before.
+static EMULATOR_INLINE void accessed_again(const void* target, size_t bytes, bool write,
+                                           uintptr_t address) {
+    Region* region = touched_at(address);
+    if (!region || doubtful || barriers_in_use) return accessed(target, bytes, write, address);
+    size_t offset = static_cast<const unsigned char*>(target) - region->begin;
+    if (offset >= region->bytes || bytes > region->bytes - offset)
+        return accessed(target, bytes, write, address);
+    if (region != &stacks && (write || !region->constant)) {
+        size_t number = offset >> region->shift;
+        bool one = (offset + bytes - 1) >> region->shift == number && fits(*region, offset | bytes);
+        if (!region->granules || !one || !pass(*region, region->granules[number], write, address))
+            return accessed(target, bytes, write, address);
+    }
+    accesses++;
+    last_access = address;
 }
 
 void accessed_atomically(const void* target, size_t bytes, Scope scope, uintptr_t address) {
@@ -637,19 +699,19 @@ void read_by_products(Site site, const void* shared, size_t bytes) {
 // ---- the functions that the compiler calls
 using namespace emulator;
 #define CALLER reinterpret_cast<uintptr_t>(__builtin_return_address(0))
-#define ACCESS(bytes)                                                                 \
-    void __tsan_read##bytes(void* p) { accessed(p, bytes, false, CALLER); }           \
-    void __tsan_write##bytes(void* p) { accessed(p, bytes, true, CALLER); }           \
-    void __tsan_unaligned_read##bytes(void* p) { accessed(p, bytes, false, CALLER); } \
-    void __tsan_unaligned_write##bytes(void* p) { accessed(p, bytes, true, CALLER); }
+#define ACCESS(bytes)                                                                       \
+    void __tsan_read##bytes(void* p) { accessed_again(p, bytes, false, CALLER); }           \
+    void __tsan_write##bytes(void* p) { accessed_again(p, bytes, true, CALLER); }           \
+    void __tsan_unaligned_read##bytes(void* p) { accessed_again(p, bytes, false, CALLER); } \
+    void __tsan_unaligned_write##bytes(void* p) { accessed_again(p, bytes, true, CALLER); }
 extern "C" {
 ACCESS(1)
 ACCESS(2)
 ACCESS(4)
 ACCESS(8)
 ACCESS(16)
-void __tsan_read_range(void* p, size_t bytes) { accessed(p, bytes, false, CALLER); }
-void __tsan_write_range(void* p, size_t bytes) { accessed(p, bytes, true, CALLER); }
+void __tsan_read_range(void* p, size_t bytes) { accessed_again(p, bytes, false, CALLER); }
+void __tsan_write_range(void* p, size_t bytes) { accessed_again(p, bytes, true, CALLER); }
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
@@ -696,12 +758,12 @@ void __ubsan_handle_out_of_bounds(Index* data, uintptr_t index) {
     fail(fault);
 }
 
-// C++ leaves the result open. A GPU gives 0, or copies of the sign.
+// C++ leaves the result open. _with_shifts of __init__.py makes it that of a GPU.
 void __ubsan_handle_shift_out_of_bounds(Shift* data, uintptr_t, uintptr_t places) {
     if (!watching) return;
     Fault fault = describe("undefined shift", at(CALLER),
-                           "shifts a number of %u bits by %lld, which a GPU does to the end and "
-                           "this processor by the lowest bits of it",
+                           "shifts a number of %u bits by %lld, which C++ leaves open; a GPU gives "
+                           "0, or copies of the sign",
                            1u << (data->number->info >> 1), static_cast<long long>(places));
     fault.severity = NOTE;
     record(fault);

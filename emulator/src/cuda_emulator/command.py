@@ -15,7 +15,7 @@ import pathlib
 import sys
 
 import cuda_emulator
-from cuda_emulator import arguments, faults, hints, report, survey, watched
+from cuda_emulator import arguments, faults, hints, report, run, survey, watched
 from cuda_emulator.arguments import ArgumentError
 
 RIGHT, WRONG, UNCHECKED, INTERRUPTED = 0, 1, 2, 130
@@ -90,6 +90,11 @@ def _parser():
     count = commands.add_parser("count", help="count what its warps ask of the memories")
     _add_launch(count)
     count.set_defaults(command=_count)
+    program = commands.add_parser("run", help="run a whole program and check its launches")
+    program.add_argument("file", type=pathlib.Path)
+    program.add_argument("words", nargs=argparse.REMAINDER, help="of the program itself")
+    _add_compiler(program)
+    program.set_defaults(command=_run)
     survey_of = commands.add_parser("survey", help="which kernels of a folder load as they are")
     survey_of.add_argument("folder", type=pathlib.Path)
     survey_of.set_defaults(command=_survey)
@@ -117,6 +122,10 @@ def _add_launch(parser):
     )
     parser.add_argument("--shared", default="0", metavar="BYTES", help="of dynamic shared memory")
     parser.add_argument("--seed", type=int, default=0, help="of the numbers in arrays")
+    _add_compiler(parser)
+
+
+def _add_compiler(parser):
     parser.add_argument(
         "--arch",
         type=int,
@@ -194,12 +203,18 @@ def _checked(options, function, block, sizes):
     return Run(sizes, grid, block, len(cuda_emulator.ORDERS), options.arch, result)
 
 
-def _function(options):
-    """The kernel that the command line names."""
+def _module(options):
+    if not options.file.is_file():
+        raise ArgumentError(f"{options.file} is no file")
     macros = (f"__CUDA_ARCH__={options.arch}0", *options.macros)
-    module = cuda_emulator.load(
+    return cuda_emulator.load(
         options.file, tuple(f"-D{macro}" for macro in macros), tuple(options.folders)
     )
+
+
+def _function(options):
+    """The kernel that the command line names."""
+    module = _module(options)
     if options.kernel:
         return module.get_function(options.kernel)
     if len(module.names) != 1:
@@ -281,6 +296,13 @@ def _count(options):
     print(f"{function.name}, {len(sample)} of {blocks} blocks, {counts['warps']} warps")
     print(*report.counted(counts), sep="\n")
     return RIGHT
+
+
+# ---- run
+
+
+def _run(options):
+    return run.run(_module(options), options.words, options.seconds)
 
 
 # ---- survey

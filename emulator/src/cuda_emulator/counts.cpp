@@ -150,7 +150,7 @@ static bool enough() { return running->counts->accesses >= running->counts->enou
 void count_access(const void* target, size_t bytes, bool write, uintptr_t address) {
     auto* pointer = static_cast<const unsigned char*>(target);
     bool on_stack = static_cast<const char*>(target) >= current->stack &&
-                    static_cast<const char*>(target) < current->stack + STACK_BYTES;
+                    static_cast<const char*>(target) < current->stack + STACK_STRIDE;
     if (on_stack) return;
     bool shared = is_shared(pointer);
     if (!shared && pointer >= __ehdr_start && pointer < _end) return;  // a constant

@@ -74,7 +74,7 @@ static Fault of_signal(int signal, const siginfo_t* info, uintptr_t address) {
     auto stack = reinterpret_cast<uintptr_t>(current->stack);
     Place place = at(address);
     if (signal == SIGFPE) return describe("division by zero", place, "divides by zero");
-    if (signal == SIGSEGV && target - stack < 4096)
+    if (signal == SIGSEGV && target - stack < PAGE)
         return describe("stack overflow", place,
                         "needs more than the %zu KB of local memory that a thread has here",
                         STACK_BYTES / 1024);
@@ -89,14 +89,14 @@ static void handle(int signal, siginfo_t* info, void* context) {
     auto* where = static_cast<ucontext_t*>(context);
     auto* stack = reinterpret_cast<const void*>(stack_pointer(where));
     // a stack that is too small is left downwards, by a page at most
-    if (!on_a_stack(stack) && !on_a_stack(static_cast<const char*>(stack) + 4096)) {
+    if (!on_a_stack(stack) && !on_a_stack(static_cast<const char*>(stack) + PAGE)) {
         end_signals();
         return;
     }
     report(of_signal(signal, info, program_counter(where) + 1));
     program_counter(where) = reinterpret_cast<uintptr_t>(leave);
     stack_pointer(where) =
-        reinterpret_cast<uintptr_t>(current->stack) + STACK_BYTES - 256 - RETURN_ADDRESS;
+        reinterpret_cast<uintptr_t>(current->stack) + STACK_STRIDE - 256 - RETURN_ADDRESS;
 }
 
 void begin_signals() {

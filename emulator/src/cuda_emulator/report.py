@@ -31,20 +31,20 @@ def summary(runs):
     """One line for all runs of a kernel."""
     kernel = runs[0].report.kernel
     counts = [
-        _count(sum(len(getattr(run.report, kind)) for run in runs), kind[:-1])
+        number(sum(len(getattr(run.report, kind)) for run in runs), kind[:-1])
         for kind in ("errors", "notes")
     ]
     seconds = sum(run.report.seconds for run in runs)
     accesses = sum(run.report.accesses for run in runs)
-    launches = _count(len(runs), "launch", "launches")
+    launches = number(len(runs), "launch", "launches")
     return (
         f"{kernel}: {counts[0]}, {counts[1]} in {launches}, each in {runs[0].orders} orders of threads; "
         f"{accesses:,} accesses watched in {seconds:.1f} s; __CUDA_ARCH__ is {runs[0].architecture}0"
     )
 
 
-def _count(number, word, words=None):
-    return f"{number} {word if number == 1 else words or word + 's'}"
+def number(count, word, words=None):
+    return f"{count} {word if count == 1 else words or word + 's'}"
 
 
 def as_json(runs):

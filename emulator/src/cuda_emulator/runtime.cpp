@@ -97,6 +97,10 @@ std::vector<uint64_t> warp_tick;
 static std::vector<Thread> threads;
 static std::vector<unsigned> order;  // the threads of a block, in the order they run
 static size_t next_new;              // order[next_new...] have not begun
+static size_t cursor;                // order[cursor...] are still to run in this round
+// threads that wait at the barrier where the first of them waits, and its number
+static size_t arrived;
+static int first_arrived_at;
 static std::vector<char*> free_stacks;
 static void* scheduler_stack;
 static bool failed, ended;            // the block, the launch
@@ -235,7 +239,7 @@ std::string block_coordinates(unsigned run_as) {
 
 // ---- fibers
 
-constexpr size_t ALL_STACKS = MOST_THREADS * STACK_BYTES;
+constexpr size_t STACK_STEP = 5 * 64;  // by which their beginnings differ, odd in lines of a cache
 
 // So many of them with a page before it that nothing may touch. A process of its own has others.
 static char* new_stacks(size_t guarded) {
@@ -243,7 +247,7 @@ static char* new_stacks(size_t guarded) {
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stacks == MAP_FAILED) abort();
     for (size_t i = 0; i < guarded; i++)
-        mprotect(static_cast<char*>(stacks) + i * STACK_BYTES, 4096, PROT_NONE);
+        mprotect(static_cast<char*>(stacks) + i * STACK_STRIDE, PAGE, PROT_NONE);
     return static_cast<char*>(stacks);
 }
 
@@ -252,19 +256,37 @@ static void begin_stacks() {
         *running->stacks = new_stacks(running->seconds ? threads.size() : MOST_THREADS);
     free_stacks.clear();
     for (size_t i = threads.size(); i > 0; i--)
-        free_stacks.push_back(*running->stacks + (i - 1) * STACK_BYTES);
+        free_stacks.push_back(*running->stacks + (i - 1) * STACK_STRIDE);
 }
 
 bool on_a_stack(const void* address) {
-    return address >= *running->stacks && address < *running->stacks + MOST_THREADS * STACK_BYTES;
+    return address >= *running->stacks && address < *running->stacks + ALL_STACKS;
+}
+
+static void begin(Thread& thread);
+
+// The next thread of this round that can run; null at the round's end.
+static Thread* next_thread() {
+    while (cursor < order.size()) {
+        Thread& thread = threads[order[cursor++]];
+        if (thread.state == State::NEW) begin(thread);
+        if (thread.state == State::READY) return &thread;
+    }
+    return nullptr;
+}
+
+// The running thread waits, without a way round by the scheduler where another one can run.
+static void run_others() {
+    Thread *me = current, *next = next_thread();
+    if (next) current = next;
+    emulator_switch_stack(&me->stack_pointer, next ? next->stack_pointer : scheduler_stack);
 }
 
 static void pause(State state, Site site) {
     settle_doubts();
-    Thread* me = current;
-    me->state = state;
-    me->site = site;
-    emulator_switch_stack(&me->stack_pointer, scheduler_stack);
+    current->state = state;
+    current->site = site;
+    run_others();
 }
 
 // Runs threads that have not begun, one after another, until one has to wait: without barriers one
@@ -296,23 +318,32 @@ static void resume(Thread& thread) {
 static void begin(Thread& thread) {
     thread.stack = free_stacks.back();
     free_stacks.pop_back();
-    void** top = reinterpret_cast<void**>(thread.stack + STACK_BYTES) - SAVED_WORDS;
+    size_t number = (thread.stack - *running->stacks) / STACK_STRIDE;
+    char* end = thread.stack + STACK_STRIDE - number * STACK_STEP % PAGE;
+    void** top = reinterpret_cast<void**>(end) - SAVED_WORDS;
     std::fill(top, top + SAVED_WORDS, nullptr);
     top[RETURN_WORD] = reinterpret_cast<void*>(run_fiber);
     thread.stack_pointer = top;
-    resume(thread);
+    thread.state = State::READY;
+    next_new++;
 }
 
 // ---- barriers and warp operations
 
-void syncthreads(Site site) { pause(State::AT_BARRIER, site); }
+static void wait_at_barrier(Site site) {
+    if (!arrived) first_arrived_at = site.id;
+    arrived += site.id == first_arrived_at;
+    pause(State::AT_BARRIER, site);
+}
+
+void syncthreads(Site site) { wait_at_barrier(site); }
 
 static int votes[2];  // of this barrier and the next one
 
 int syncthreads_count(Site site, bool predicate) {
     int& mine = votes[epoch % 2];
     mine += predicate;
-    pause(State::AT_BARRIER, site);
+    wait_at_barrier(site);
     return mine;
 }
 
@@ -372,13 +403,12 @@ void wake_those_at(void* barrier) {
 }
 
 std::vector<Thread*> meet(Site site, unsigned first, unsigned count) {
-    Thread* me = current;
-    me->state = State::AT_WARPGROUP;
-    me->site = site;
+    current->state = State::AT_WARPGROUP;
+    current->site = site;
     for (unsigned i = first; i < first + count; i++)
         if (i >= threads.size() || threads[i].state != State::AT_WARPGROUP ||
             threads[i].site.line != site.line) {
-            emulator_switch_stack(&me->stack_pointer, scheduler_stack);
+            run_others();
             return {};
         }
     std::vector<Thread*> all;
@@ -398,12 +428,15 @@ void collective(Site site, unsigned mask, Combine combine, Operand* operand) {
     me->state = State::AT_WARP;
     me->site = site;
     Operand* operands[WARP] = {};
-    for (unsigned l = 0; l < WARP && first + l < threads.size(); l++) {
-        if (!(mask >> l & 1)) continue;
+    // that for which the last lane waited comes first: it is mostly the one that is still missing
+    unsigned& missing = threads[first].missing;
+    for (unsigned i = 0, begin = missing; i < WARP; i++) {
+        unsigned l = (begin + i) % WARP;
+        if (!(mask >> l & 1) || first + l >= threads.size()) continue;
         Thread& other = threads[first + l];
         if (other.state != State::AT_WARP || other.mask != mask || other.site.id != site.id) {
-            emulator_switch_stack(&me->stack_pointer, scheduler_stack);
-            return;
+            missing = l;
+            return run_others();
         }
         operands[l] = other.operand;
     }
@@ -574,15 +607,15 @@ static void begin_block(unsigned number, std::mt19937& random) {
         order[i] = i;
     }
     arrange(order, random);
-    next_new = 0;
+    next_new = arrived = 0;
     for (uint64_t i = 0; i < running->shared_array_count; i++)
         if (running->shared_arrays[i].name[0])
             memset(address_of(running->shared_arrays[i]), POISON, running->shared_arrays[i].bytes);
     memset(dynamic_bytes, POISON, running->shared_bytes + RED_ZONE);
 }
 
-// All unfinished threads wait and none can go on: release their barrier, or report why not.
-static void release_barrier() {
+// All unfinished threads wait and none can go on: report why, unless all are at one barrier.
+static void report_waiting() {
     unsigned done = 0, waiting = 0;
     Thread *at_barrier = nullptr, *at_warp = nullptr, *elsewhere = nullptr, *at_phase = nullptr,
            *at_warpgroup = nullptr, *at_token = nullptr;
@@ -630,7 +663,12 @@ static void release_barrier() {
         report(describe("divergent barrier", place,
                         "waits at a __syncthreads that %u of %u threads never reached", done,
                         total));
+}
+
+static void release_barrier() {
+    if (arrived < threads.size()) report_waiting();
     if (failed) return;
+    arrived = 0;
     for (Thread& thread : threads) thread.state = State::READY;
     pass_barrier();
 }
@@ -645,26 +683,27 @@ static void check_red_zone() {
 }
 
 static void run_block(std::mt19937& random) {
+    auto mix = [&] {
+        if (running->order > 1 && next_new == order.size())
+            std::shuffle(order.begin(), order.end(), random);
+    };
     for (;;) {
         bool progress = false;
-        for (unsigned i : order) {
-            Thread& thread = threads[i];
-            if (thread.state == State::NEW)
-                next_new++, begin(thread);
-            else if (thread.state == State::READY)
-                resume(thread);
-            else
-                continue;
+        cursor = 0;
+        while (Thread* thread = next_thread()) {
+            resume(*thread);
             progress = true;
             if (failed) return;
         }
         if (std::all_of(threads.begin(), threads.end(),
                         [](const Thread& thread) { return thread.state == State::DONE; }))
             break;
-        if (!progress && !copy_arrives() && !hold_meetings()) release_barrier();
+        if (progress) mix();
+        // no round without progress is needed to see that all wait
+        if (progress && (arrived < threads.size() || barriers_in_use)) continue;
+        if (!copy_arrives() && !hold_meetings()) release_barrier();
         if (failed) return;
-        if (running->order > 1 && next_new == order.size())
-            std::shuffle(order.begin(), order.end(), random);
+        mix();
     }
     end_block_hopper();
     check_red_zone();
@@ -743,35 +782,43 @@ static void end_without_handlers() {
 #endif
 }
 
+static void run_or_count(const Launch& launch) {
+    launch.counts ? find_loops_and_count(launch) : run(launch);
+}
+
+// The number of the process.
+static int run_in_process(const Launch& launch) {
+    fflush(nullptr);
+    // its many pieces are not copied, which takes longest
+    if (*launch.stacks) madvise(*launch.stacks, ALL_STACKS, MADV_DONTFORK);
+    pid_t process = fork();
+    if (process) {
+        if (*launch.stacks) madvise(*launch.stacks, ALL_STACKS, MADV_DOFORK);
+        return process;
+    }
+    Launch own = launch;
+    char* stacks = nullptr;
+    own.stacks = &stacks;
+    running = &own;
+    begin_process();
+    end_without_handlers();
+    run_or_count(own);
+    if (launch.counts) save_runs();
+    save_variables(launch.variables);
+    fflush(nullptr);
+    launch.faults->ended = 1;
+    _exit(0);
+}
+
 int launch(const Launch& launch, void (*thread)(void**)) {
     running = &launch;
     entry = thread;
-    if (!accepted(launch)) {
+    if (!accepted(launch))
         keep(unaccepted(launch));
-    } else if (launch.seconds) {
-        fflush(nullptr);
-        // its many pieces are not copied, which takes longest
-        if (*launch.stacks) madvise(*launch.stacks, ALL_STACKS, MADV_DONTFORK);
-        pid_t process = fork();
-        if (process) {
-            if (*launch.stacks) madvise(*launch.stacks, ALL_STACKS, MADV_DOFORK);
-            return process;
-        }
-        Launch own = launch;
-        char* stacks = nullptr;
-        own.stacks = &stacks;
-        running = &own;
-        begin_process();
-        end_without_handlers();
-        launch.counts ? find_loops_and_count(own) : run(own);
-        if (launch.counts) save_runs();
-        save_variables(launch.variables);
-        fflush(nullptr);
-        launch.faults->ended = 1;
-        _exit(0);
-    } else {
-        launch.counts ? find_loops_and_count(launch) : run(launch);
-    }
+    else if (launch.seconds)
+        return run_in_process(launch);
+    else
+        run_or_count(launch);
     return launch.faults->count > 0;
 }
 

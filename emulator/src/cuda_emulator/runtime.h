@@ -12,10 +12,15 @@
 
 namespace emulator {
 
-constexpr size_t STACK_BYTES = 128 * 1024, MOST_THREADS = 1024;  // of a block
-constexpr size_t MOST_SHARED_BYTES = 227 * 1024;                 // limit per block on sm_90
-constexpr size_t MOST_STATIC_BYTES = 48 * 1024;                  // of arrays of fixed size
-constexpr size_t RED_ZONE = 1024;                                // bytes behind every shared array
+constexpr size_t MOST_THREADS = 1024;  // of a block
+// From a thread's stack to the next one, the first page of which nothing may touch; and what a
+// thread has of it. The rest is where stacks begin at different places of a page: at the same ones
+// they would take turns in a few lines of the processor's caches.
+constexpr size_t PAGE = 4096, STACK_BYTES = 128 * 1024, STACK_STRIDE = STACK_BYTES + 2 * PAGE;
+constexpr size_t ALL_STACKS = MOST_THREADS * STACK_STRIDE;
+constexpr size_t MOST_SHARED_BYTES = 227 * 1024;  // limit per block on sm_90
+constexpr size_t MOST_STATIC_BYTES = 48 * 1024;   // of arrays of fixed size
+constexpr size_t RED_ZONE = 1024;                 // bytes behind every shared array
 constexpr unsigned WARP = 32;
 
 enum class State : uint8_t {
@@ -46,18 +51,20 @@ struct Copy {
     uintptr_t address;
 };
 
-struct Thread {
+// What a switch between threads needs comes first, in one line of the processor's caches.
+struct alignas(64) Thread {
     unsigned index[3], linear;
+    void* stack_pointer;
+    char* stack;
+    Site site;  // of the wait
     State state;
-    Site site;      // of the wait
-    unsigned mask;  // of the warp operation it waits in
+    unsigned mask;     // of the warp operation it waits in
+    unsigned missing;  // of a warp's first thread: a lane for which the others waited last
     Combine combine;
     Operand* operand;
     const void* token_barrier;  // that it waits at
-    void* stack_pointer;
-    char* stack;
-    unsigned copy_group;       // number of the cp.async group being filled
-    std::vector<Copy> copies;  // cp.async not yet waited for
+    unsigned copy_group;        // number of the cp.async group being filled
+    std::vector<Copy> copies;   // cp.async not yet waited for
 };
 
 extern Thread* current;
@@ -178,7 +185,12 @@ void accessed_atomically(const void* pointer, size_t bytes, Scope, uintptr_t add
 void begin_checks();
 void end_checks();
 void end_block_checks();
-void settle_doubts();  // before the running thread does anything else
+extern const unsigned char* doubtful;  // where a write may be a race, or null
+void settle_doubt();
+// Before the running thread does anything else.
+inline void settle_doubts() {
+    if (__builtin_expect(doubtful != nullptr, false)) settle_doubt();
+}
 void accessed(const void* pointer, size_t bytes, bool write, uintptr_t address);
 void must_be_shared(Site, const void* pointer, const char* what);
 void copy_pending(const void* shared, size_t bytes, bool pending);

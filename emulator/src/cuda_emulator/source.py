@@ -103,7 +103,8 @@ class Source:
     """
 
     def __init__(self, path, folders=(), macros=()):
-        text = preprocessed(path, folders, macros)
+        self.missing = _missing_headers(path, folders)
+        text = preprocessed(path, folders, macros, self.missing)
         self.text = text
         self.tokens = tokens = [
             Token(match.lastgroup, match[0], match.start(), match.end())
@@ -207,11 +208,13 @@ class Source:
     def _constants(self, item):
         """(name, value) of the constants that a function declares in its body, the last first."""
         text = self.span(item.first, item.last)
-        constants = re.findall(
+        declarations = re.findall(
             r"\b(?:const|constexpr)\s+(?:static\s+)?(?:unsigned\s+|signed\s+|long\s+)*\w+\s+"
-            r"(\w+)\s*(?:=\s*([^;,{}]+)|\{([^;{}]+)\});",
+            r"(\w+\s*[={][^;]*);",
             text,
         )
+        constant = re.compile(r"(\w+)\s*(?:=\s*([^;,{}]+)|\{([^;{}]+)\})\s*(?:,|$)")
+        constants = [row for declaration in declarations for row in constant.findall(declaration)]
         constants += [(a, b, "") for a, b in re.findall(r"\busing\s+(\w+)\s*=\s*([^;]+);", text)]
         return [(name, (a or b).strip()) for name, a, b in reversed(constants)]
 
@@ -220,7 +223,58 @@ class Source:
     def cut(self, entries):
         """The text that the kernels with these names need, prepared for g++."""
         needed = self._needed({w for entry in entries for w in re.findall(r"[A-Za-z_]\w*", entry)})
-        return "".join(self._emit(self.items, needed)), self._globals(needed)
+        text = "".join(self._emit(self.items, needed, self._prepared))
+        return text, self._globals(needed)
+
+    def host_text(self):
+        """The text for the host: kernels are declared, and what is of the device alone is left out;
+        a launch is a call of host/cuda_runtime.h.
+        """
+        return "".join(self._emit(self.items, set(map(id, self.leaves)), self._for_host))
+
+    def _for_host(self, item):
+        head = self.head(item) if item.kind == "function" else set()
+        if "__global__" in head:
+            brace = self._find(self._parameters_at(item), item.last, "{;")
+            return "" if self._is_instantiation(item) else f"{self.span(item.first, brace)};"
+        if "__device__" in head and not head & {"__host__", "constexpr"}:
+            return ""
+        text, done = "", item.first
+        for at in range(item.first, item.last):
+            if self.tokens[at].text == "<<<":
+                first, last, call = self._launch(item, at)
+                text += self.text[self.tokens[done].start : self.tokens[first].start] + call
+                done = last
+        return prepared(text + self.text[self.tokens[done].start : self.tokens[item.last - 1].end])
+
+    def _launch(self, item, at):
+        """(first token, token behind it, the call in its place) of kernel<<<...>>>(...)."""
+        first = at - 1
+        if self.tokens[first].text == ">":
+            openings = (n for n in range(at - 2, item.first, -1) if self.tokens[n].text == "<")
+            first = next(n for n in openings if self.angle_end(n, item.last) == at) - 1
+        while self.tokens[first - 1].text == "::":
+            first -= 2 if self.tokens[first - 2].kind == "word" else 1
+        close = at + 1
+        while [token.text for token in self.tokens[close : close + 4]] != [*">>>", "("]:
+            close = self.pair[close] + 1 if self.tokens[close].text in _PAIRS else close + 1
+        end = self.pair[close + 3]
+        name = self.span(first, at)
+        names = self._resolved(item, name)
+        if len(names) != 1:
+            file, line = self.place(self.tokens[at].start)
+            raise SourceError(
+                f"line {line} launches {name} in a template, with other arguments in each of its "
+                "instances; name the kernel's instance there"
+            )
+        arguments = ", ".join(
+            [
+                f'"{" ".join(names[0].split())}"',
+                f"emulator_host::Configuration({self.span(at + 1, close)})",
+                *filter(None, [self.span(close + 4, end)]),
+            ]
+        )
+        return first, end + 1, f"emulator_host::Launcher<decltype({name})>::run({arguments})"
 
     def _needed(self, wanted):
         """The indices of the leaves that these words lead to."""
@@ -273,16 +327,16 @@ class Source:
             self.tokens[item.first].text == "template" and self.tokens[item.first + 1].text != "<"
         )
 
-    def _emit(self, items, needed):
+    def _emit(self, items, needed, text_of):
         for item in items:
             if item.kind == "scope":
-                inside = "".join(self._emit(item.parts, needed))
+                inside = "".join(self._emit(item.parts, needed, text_of))
                 if inside:
                     head = self.span(item.first, item.parts_first)
                     yield f"{head}\n{inside}\n}}\n"
             elif id(item) in needed:
                 file, line = self.place(self.tokens[item.first].start)
-                yield f'\n# {line} "{file}"\n{self._prepared(item)}\n'
+                yield f'\n# {line} "{file}"\n{text_of(item)}\n'
 
     def _prepared(self, item):
         if item.kind == "using":
@@ -635,14 +689,14 @@ def _pairs(tokens):
 # ---- preprocessor
 
 
-def preprocessed(path, folders, macros):
-    """What the preprocessor makes of a file; headers that are in none of its folders are empty."""
+def preprocessed(path, folders, macros, missing):
+    """What the preprocessor makes of a file; missing: names of headers that are empty."""
     names = {macro.partition("=")[0] for macro in macros}
     defined = [f"{name}={value}" for name, value in _MACROS.items() if name not in names]
     with tempfile.TemporaryDirectory() as folder:
         deep = pathlib.Path(folder, "a/b/c/d/e/f")  # for "../.."
         deep.mkdir(parents=True)
-        for name in _missing_headers(path, folders):
+        for name in missing:
             stand_in = pathlib.Path(folder, *_resolved_parts(deep.relative_to(folder), name))
             stand_in.parent.mkdir(parents=True, exist_ok=True)
             if not stand_in.is_dir():

@@ -140,13 +140,14 @@ constexpr int STORED_CHANNELS = PAIRS_IN_BLOCKS ? 64 : CHANNEL_BLOCK;
 // half is there.
 __device__ __forceinline__ int place_in_channel_blocks(int rows, int row, int channel) {
     constexpr int TOGETHER = PAIRS_IN_BLOCKS ? 8 : CHUNK;  // numbers of a chunk
-    int chunk = PAIRS_IN_BLOCKS ? channel / TOGETHER % 4 : channel / TOGETHER;
     return (channel / CHANNEL_BLOCK * rows + row) * BLOCK_PLACES +
-           (chunk ^ row) % CHUNKS * TOGETHER + channel % TOGETHER;
+           ((PAIRS_IN_BLOCKS ? channel / TOGETHER % 4 : channel / TOGETHER) ^ row) % CHUNKS *
+               TOGETHER +
+           channel % TOGETHER;
 }
 
-// Where the low half is: four chunks further, before they are swapped.
-__device__ __forceinline__ int low_place(int high_place) { return high_place ^ 32; }
+// From there to the low half: four chunks, before they are swapped.
+__device__ __forceinline__ int to_low(int place) { return (place ^ 32) - place; }
 
 // As place_in_channel_blocks, for `steps` of a weight gradient, whose rows are 64 columns of an
 // operand of wgmma. Of pairs the high halves of 64 channels are a block, and the low ones the next.
@@ -154,9 +155,6 @@ __device__ __forceinline__ int place_in_steps(int rows, int row, int channel) {
     return PAIRS_IN_BLOCKS ? (channel / 64 * 2 * rows + row) * BLOCK_PLACES +
                                  (channel / 8 ^ row) % CHUNKS * 8 + channel % 8
                            : place_in_channel_blocks(rows, row, channel);
-}
-__device__ __forceinline__ int low_place_in_steps(int rows, int high_place) {
-    return high_place + rows * BLOCK_PLACES;
 }
 
 // ---- a float32 as the sum of two float16, high + low, of x 2^exponent
@@ -182,31 +180,31 @@ __device__ __forceinline__ unsigned halves(float x) {
     return f16x2(high, low);
 }
 
-// Stores a number at a place of channel blocks; exponent: of halves.
+// Stores a number in channel blocks; to_low: from there to the low half, exponent: of halves.
 template <int exponent>
-__device__ __forceinline__ void store_in_channel_blocks(Placed* blocks, int place, Packed value) {
+__device__ __forceinline__ void store_in_channel_blocks(Placed* at, int to_low, Packed value) {
     if constexpr (PAIRS_IN_BLOCKS) {
         constexpr float SCALE = power_of_two(exponent);
         unsigned pair = halves(__uint_as_float(value) * SCALE);
-        blocks[place] = pair, blocks[low_place(place)] = pair >> 16;
+        at[0] = pair, at[to_low] = pair >> 16;
     } else {
-        blocks[place] = value;
+        *at = value;
     }
 }
 
-// Stores a chunk of packed numbers, or of halves(); low_place: of a pair.
-__device__ __forceinline__ void store_chunk_in_channel_blocks(Placed* blocks, int place,
-                                                              int low_place, const uint4& words) {
+// Stores a chunk of packed numbers, or of halves().
+__device__ __forceinline__ void store_chunk_in_channel_blocks(Placed* at, int to_low,
+                                                              const uint4& words) {
     if constexpr (PAIRS_IN_BLOCKS) {
         auto pair = [](unsigned even, unsigned odd, int shift) {
             return (even >> shift & 0xffffu) | odd >> shift << 16;
         };
-        *reinterpret_cast<uint2*>(blocks + place) =
+        *reinterpret_cast<uint2*>(at) =
             make_uint2(pair(words.x, words.y, 0), pair(words.z, words.w, 0));
-        *reinterpret_cast<uint2*>(blocks + low_place) =
+        *reinterpret_cast<uint2*>(at + to_low) =
             make_uint2(pair(words.x, words.y, 16), pair(words.z, words.w, 16));
     } else {
-        *reinterpret_cast<uint4*>(blocks + place) = words;
+        *reinterpret_cast<uint4*>(at) = words;
     }
 }
 

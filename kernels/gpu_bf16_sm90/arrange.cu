@@ -31,9 +31,14 @@ constexpr int PHASES_APART = STEPS_BY_PHASE ? 4 : 1;  // number of images in `st
 template <int exponent>
 __device__ __forceinline__ void store_rounded(Placed* rounded, int row, int place,
                                               const float (&x)[CHUNK]) {
-    int in_row = PAIRS_IN_BLOCKS ? (place / 2 ^ row % CHUNKS) * 8 + place % 2 * 4 : place * CHUNK;
-    store_chunk_in_channel_blocks(rounded + static_cast<long long>(row) * BLOCK_PLACES, in_row,
-                                  low_place(in_row), chunk_of_channel_blocks<exponent>(x));
+    if constexpr (PAIRS_IN_BLOCKS) {
+        int in_row = (place / 2 ^ row % CHUNKS) * 8 + place % 2 * 4;
+        store_chunk_in_channel_blocks(rounded + static_cast<long long>(row) * BLOCK_PLACES + in_row,
+                                      to_low(in_row), chunk_of_channel_blocks<exponent>(x));
+    } else {
+        *reinterpret_cast<uint4*>(rounded + static_cast<long long>(row) * BLOCK_PLACES +
+                                  place * CHUNK) = rounded_chunk(x);
+    }
 }
 
 // Neighbouring threads store neighbouring chunks.
@@ -41,18 +46,16 @@ __device__ __forceinline__ int chunk_at(int row, int place) {
     return PAIRS_IN_BLOCKS ? place : place ^ row % CHUNKS;
 }
 
-// The same in `steps`; channel_block, rows: of its rows.
-__device__ __forceinline__ void store_step(Placed* steps, int channel_block, int rows, int row,
-                                           int number, const float (&x)[CHUNK]) {
-    if constexpr (PAIRS_IN_BLOCKS) {
-        int place = place_in_steps(rows, row, channel_block * CHANNEL_BLOCK + number * CHUNK);
-        store_chunk_in_channel_blocks(steps, place, low_place_in_steps(rows, place),
-                                      chunk_of_channel_blocks<GRADIENT_EXPONENT>(x));
-    } else {
-        store_rounded<GRADIENT_EXPONENT>(steps + static_cast<long long>(channel_block) * rows *
-                                                     BLOCK_PLACES,
-                                         row, chunk_at(row, number), x);
-    }
+// The same in `steps`; rows: of its channel block. Of pairs the next block has the low halves, and a
+// channel block of `rounded` is half of one here.
+__device__ __forceinline__ void store_step(Placed* steps, int rows, int row, int place,
+                                           const float (&x)[CHUNK]) {
+    if constexpr (PAIRS_IN_BLOCKS)
+        store_chunk_in_channel_blocks(
+            steps + place_in_steps(rows, row, blockIdx.y % 2 * CHANNEL_BLOCK + place * CHUNK),
+            rows * BLOCK_PLACES, chunk_of_channel_blocks<GRADIENT_EXPONENT>(x));
+    else
+        store_rounded<GRADIENT_EXPONENT>(steps, row, place, x);
 }
 
 // Channels of a copy, zeros included; of other formats at least so many.
@@ -109,6 +112,8 @@ extern "C" __global__ void __launch_bounds__(256)
     int channel = channel_block * CHANNEL_BLOCK + chunk_number * CHUNK;
     int last_pixel = min(int(blockIdx.x + 1) * pixels_per_split, pixels);
     rounded += static_cast<long long>(channel_block) * pixels * BLOCK_PLACES;
+    steps += static_cast<long long>(PAIRS_IN_BLOCKS ? channel_block / 2 * 2 : channel_block) *
+             PHASES_APART * step_pixels * BLOCK_PLACES;
     float total[CHUNK / 4][4] = {};
     for (int pixel = blockIdx.x * pixels_per_split + threadIdx.x / CHUNKS; pixel < last_pixel;
          pixel += ROWS) {
@@ -119,7 +124,8 @@ extern "C" __global__ void __launch_bounds__(256)
             store_rounded<GRADIENT_EXPONENT>(rounded, pixel, chunk_at(pixel, chunk_number), chunk);
         int step = step_of(from, width, step_pixels);
         if (from >= 0)
-            store_step(steps, channel_block, PHASES_APART * step_pixels, step, chunk_number, chunk);
+            store_step(steps, PHASES_APART * step_pixels, step, chunk_at(step, chunk_number),
+                       chunk);
 #pragma unroll
         for (int e = 0; e < CHUNK; e++) total[e / 4][e % 4] += chunk[e];
     }
@@ -130,7 +136,7 @@ extern "C" __global__ void __launch_bounds__(256)
              number += ROWS) {
             float zeros[CHUNK] = {};
             int phase = number % PHASES_APART;
-            store_step(steps, channel_block, PHASES_APART * step_pixels,
+            store_step(steps, PHASES_APART * step_pixels,
                        phase * step_pixels + image_rows + number / PHASES_APART, chunk_number,
                        zeros);
         }

@@ -39,10 +39,10 @@
 #include "gpu_bf16_sm90/hopper.cuh"
 
 // Halves of an operand's number; stages in shared memory, pixels of each.
-constexpr int HALVES_OF_NUMBER = HALVES ? 2 : 1, STAGES = 4, STEP = 64 / HALVES_OF_NUMBER;
+constexpr int PARTS_OF_NUMBER = HALVES ? 2 : 1, STAGES = 4, STEP = 64 / PARTS_OF_NUMBER;
 constexpr int CONSUMER_WARPS = 4 * KERNEL;  // warps that multiply
 constexpr int STEP_BYTES = STEP * ROW;      // of 64 filters of dy
-constexpr int DY_BLOCKS = TILE_N / 64 * HALVES_OF_NUMBER, DY_BYTES = DY_BLOCKS * STEP_BYTES;
+constexpr int DY_BLOCKS = TILE_N / 64 * PARTS_OF_NUMBER, DY_BYTES = DY_BLOCKS * STEP_BYTES;
 // 16 pixels of a step, which wgmma multiplies at once.
 constexpr int PIECES = STEP / 16;
 // Of halves: what the accumulators are multiplied by.
@@ -100,7 +100,7 @@ __device__ __forceinline__ void produce(Ring<STAGES, 1> ring, const Placed* x, c
         int first = (windows.start(first_pixel) + below) / CHUNKS * CHUNKS;
         int last = windows.start(min(first_pixel + STEP, pixels) - 1) + below + KERNEL - 1,
             x_bytes = (last - first + 1) * ROW;
-        ring.acquire(DY_BYTES + HALVES_OF_NUMBER * x_bytes);
+        ring.acquire(DY_BYTES + PARTS_OF_NUMBER * x_bytes);
 #pragma unroll
         for (int block = 0; block < DY_BLOCKS; block++)
             ring.copy(
@@ -108,11 +108,10 @@ __device__ __forceinline__ void produce(Ring<STAGES, 1> ring, const Placed* x, c
                 dy + (block * static_cast<long long>(PHASE_COUNT * step_pixels) + first_pixel) *
                          BLOCK_PLACES,
                 STEP_BYTES);
-#pragma unroll
-        for (int block = 0; block < HALVES_OF_NUMBER; block++)
-            ring.copy(DY_BYTES + block * rows * ROW,
-                      x + (static_cast<long long>(block) * image_pixels + first) * BLOCK_PLACES,
-                      x_bytes);
+        ring.copy(DY_BYTES, x + static_cast<long long>(first) * BLOCK_PLACES, x_bytes);
+        if constexpr (HALVES)  // 32 channels further
+            ring.copy(DY_BYTES + rows * ROW,
+                      x + (static_cast<long long>(image_pixels) + first) * BLOCK_PLACES, x_bytes);
         ring.next();
     }
 }
@@ -123,11 +122,17 @@ struct Consumer {
     Windows windows;
     StepStride by;
     // Rows of x from a window's start to the row of taps; column of taps; the chunk of x where this
-    // lane's address for ldmatrix is; where x begins in a stage.
-    int below, column, chunk, x_bytes;
+    // lane's address for ldmatrix is.
+    int below, column, chunk;
     int left;                            // pixels from this lane's first one in the next step on
     PixelIterator first, lane_pixel[4];  // the step's first pixel; this lane's of each 16
     int previous = -1;  // the stage of the step before, whose products may be under way
+
+    // Where x begins in a stage. Of halves a row has 32 channels: two warps have those of the second
+    // channel block.
+    __device__ __forceinline__ int x_bytes() const {
+        return DY_BYTES + (HALVES ? threadIdx.x / 64 % 2 * ((ring.bytes - DY_BYTES) / 2) : 0);
+    }
 
     // The fragments of the next step. Behind the last pixel dy is 0, and x is that of the first
     // one. a: (16 pixels each, registers), of halves the high ones and then the low ones.
@@ -137,9 +142,10 @@ struct Consumer {
 #pragma unroll
         for (int i = 0; i < PIECES; i++) {
             int row = (left > 16 * i ? lane_pixel[i].start : first.start) + under_tap;
-            ldmatrix_trans(a[i], ring.current() + x_bytes + swizzled(row, chunk));
+            ldmatrix_trans(a[i], ring.current() + x_bytes() + swizzled(row, chunk));
             if constexpr (HALVES)
-                ldmatrix_trans(a[i + PIECES], ring.current() + x_bytes + swizzled(row, chunk + 4));
+                ldmatrix_trans(a[i + PIECES],
+                               ring.current() + x_bytes() + swizzled(row, chunk + 4));
             lane_pixel[i].next(windows, by);
         }
         // So that ldmatrix has read before the copy engine writes: that its products have ended
@@ -152,7 +158,7 @@ struct Consumer {
     // Begins the products of a step, and waits for those of the step before, whose stage is empty
     // then.
     __device__ __forceinline__ void add(float (&sum)[SUMS], const unsigned (&a)[4][4]) {
-        Descriptor b = matrix_descriptor(ring.current(), HALVES_OF_NUMBER * STEP_BYTES, 8 * ROW);
+        Descriptor b = matrix_descriptor(ring.current(), PARTS_OF_NUMBER * STEP_BYTES, 8 * ROW);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < PIECES; i++) {
@@ -193,7 +199,7 @@ extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
                        int filters, int stride, int pixels, int image_pixels, int step_pixels,
                        int steps_per_split, int rows) {
     SWIZZLED_SHARED(shared);
-    int stage_bytes = DY_BYTES + HALVES_OF_NUMBER * rows * ROW;
+    int stage_bytes = DY_BYTES + PARTS_OF_NUMBER * rows * ROW;
     Ring<STAGES, 1> ring(shared, stage_bytes,
                          reinterpret_cast<Barrier*>(shared + STAGES * stage_bytes));
     if (threadIdx.x == 0) {
@@ -211,9 +217,9 @@ extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
         if (KERNEL > 2) setmaxnreg_dec<PRODUCER_REGISTERS>();
         if (threadIdx.x == 32 * CONSUMER_WARPS)
             produce(ring,
-                    x + static_cast<long long>(channel_block) * HALVES_OF_NUMBER * image_pixels *
+                    x + static_cast<long long>(channel_block) * PARTS_OF_NUMBER * image_pixels *
                             BLOCK_PLACES,
-                    dy + (first_filter / 64 * HALVES_OF_NUMBER * PHASE_COUNT + phase) *
+                    dy + (first_filter / 64 * PARTS_OF_NUMBER * PHASE_COUNT + phase) *
                              static_cast<long long>(step_pixels) * BLOCK_PLACES,
                     windows, below, first_pixel, steps, pixels, step_pixels, image_pixels, rows);
         return;
@@ -221,9 +227,7 @@ extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
     if (KERNEL > 2) setmaxnreg_inc<CONSUMER_REGISTERS>();
     // Of the pixels where this lane's addresses for ldmatrix are.
     int matrix_row = threadIdx.x % 8 + threadIdx.x % 32 / 16 * 8, column = warp / 4;
-    // Of halves a row has 32 channels.
-    int chunk = warp % (4 / HALVES_OF_NUMBER) * 2 + threadIdx.x % 16 / 8,
-        x_bytes = DY_BYTES + (HALVES ? warp % 4 / 2 * rows * ROW : 0);
+    int chunk = warp % (4 / PARTS_OF_NUMBER) * 2 + threadIdx.x % 16 / 8;
     auto lane_pixel = [&](int i) {
         return PixelIterator(windows, first_pixel + 16 * i + matrix_row);
     };
@@ -236,7 +240,6 @@ extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
             below,
             column,
             chunk,
-            x_bytes,
             pixels - first_pixel - matrix_row,
             PixelIterator(windows, first_pixel),
             {lane_pixel(0), lane_pixel(1), lane_pixel(2), lane_pixel(3)}

@@ -32,24 +32,22 @@
 #define IN_CHANNEL_BLOCKS 0
 #endif
 
-// How a copy lies in memory. A chunk of channels of a pixel has words<exponent>(numbers), which
-// store() stores; exponent: of halves. load(from, pixel, channel): words with the signs of what is
-// stored. ChannelsLast, (pixels, channels), is the layout of arrays.
+// How a copy lies in memory. place(pixel, channel): where a channel of a pixel is; the others of its
+// chunk follow. to_low(pixel, channel): from there to the low half of a pair. A chunk has words<exponent>(numbers);
+// exponent: of halves. ChannelsLast, (pixels, channels), is the layout of arrays.
 struct ChannelsLast {
     using Element = Packed;
+    static constexpr bool PAIRS = false;
     int channels;
 
     __device__ __forceinline__ ChannelsLast(int, int channels) : channels(channels) {}
+    __device__ __forceinline__ int place(int pixel, int channel) const {
+        return pixel * channels + channel;
+    }
+    __device__ __forceinline__ int to_low(int, int) const { return 0; }
     template <int exponent>
     static __device__ __forceinline__ uint4 words(const float (&numbers)[CHUNK]) {
         return rounded_chunk(numbers);
-    }
-    __device__ __forceinline__ void store(Packed* to, int pixel, int channel,
-                                          const uint4& words) const {
-        *reinterpret_cast<uint4*>(to + pixel * channels + channel) = words;
-    }
-    __device__ __forceinline__ uint4 load(const Packed* from, int pixel, int channel) const {
-        return *reinterpret_cast<const uint4*>(from + pixel * channels + channel);
     }
     // Channels that are stored, zeros included.
     __device__ __forceinline__ int stored() const { return channels; }
@@ -59,28 +57,20 @@ struct ChannelsLast {
 // zeros.
 struct InChannelBlocks {
     using Element = Placed;
+    static constexpr bool PAIRS = PAIRS_IN_BLOCKS;
     int rows, channels;  // rows: of a channel block
 
     __device__ __forceinline__ InChannelBlocks(int rows, int channels)
         : rows(rows), channels(channels) {}
+    __device__ __forceinline__ int place(int row, int channel) const {
+        return place_in_channel_blocks(rows, row, channel);
+    }
+    __device__ __forceinline__ int to_low(int row, int channel) const {
+        return ::to_low(place(row, channel));
+    }
     template <int exponent>
     static __device__ __forceinline__ uint4 words(const float (&numbers)[CHUNK]) {
         return chunk_of_channel_blocks<exponent>(numbers);
-    }
-    __device__ __forceinline__ void store(Placed* to, int row, int channel,
-                                          const uint4& words) const {
-        int place = place_in_channel_blocks(rows, row, channel);
-        store_chunk_in_channel_blocks(to, place, low_place(place), words);
-    }
-    __device__ __forceinline__ uint4 load(const Placed* from, int row, int channel) const {
-        int place = place_in_channel_blocks(rows, row, channel);
-        if constexpr (PAIRS_IN_BLOCKS) {
-            uint2 high = *reinterpret_cast<const uint2*>(from + place);
-            return make_uint4(high.x << 16, high.x & 0xffff0000u, high.y << 16,
-                              high.y & 0xffff0000u);
-        } else {
-            return *reinterpret_cast<const uint4*>(from + place);
-        }
     }
     __device__ __forceinline__ int stored() const {
         return (channels + STORED_CHANNELS - 1) / STORED_CHANNELS * STORED_CHANNELS;
@@ -90,11 +80,10 @@ struct InChannelBlocks {
 // Of `steps`: the same but for pairs.
 struct InSteps : InChannelBlocks {
     using InChannelBlocks::InChannelBlocks;
-    __device__ __forceinline__ void store(Placed* to, int row, int channel,
-                                          const uint4& words) const {
-        int place = place_in_steps(rows, row, channel);
-        store_chunk_in_channel_blocks(to, place, low_place_in_steps(rows, place), words);
+    __device__ __forceinline__ int place(int row, int channel) const {
+        return place_in_steps(rows, row, channel);
     }
+    __device__ __forceinline__ int to_low(int, int) const { return rows * BLOCK_PLACES; }
 };
 
 #if IN_CHANNEL_BLOCKS
@@ -105,6 +94,26 @@ using CopyLayout = ChannelsLast;
 using StepsLayout = ChannelsLast;
 #endif
 using Copied = CopyLayout::Element;
+
+// Store a chunk of words; to_low: from there to the low halves of pairs.
+template <bool pairs, class Element>
+__device__ __forceinline__ void store_chunk_in_copy(uint4 words, Element* to, int to_low) {
+    if constexpr (pairs)
+        store_chunk_in_channel_blocks(to, to_low, words);
+    else
+        *reinterpret_cast<uint4*>(to) = words;
+}
+
+// Words with the signs of a chunk.
+template <bool pairs, class Element>
+__device__ __forceinline__ uint4 signs_of(const Element* chunk) {
+    if constexpr (pairs) {
+        uint2 high = *reinterpret_cast<const uint2*>(chunk);
+        return make_uint4(high.x << 16, high.x & 0xffff0000u, high.y << 16, high.y & 0xffff0000u);
+    } else {
+        return *reinterpret_cast<const uint4*>(chunk);
+    }
+}
 
 // Store as many numbers below 256 as a chunk has, as bytes.
 __device__ __forceinline__ void store_chunk(unsigned char* to, const int (&from)[CHUNK]) {
@@ -224,8 +233,10 @@ struct PaddedCopy {
                 int row = output.image * height + side * output.row + padding + i,
                     column = side * output.column + padding + j;
                 bool within = i >= 0 && i < side && j >= 0 && j < side;
-                layout.store(at, row * width + column, channel,
-                             within ? words(i, j) : make_uint4(0, 0, 0, 0));
+                int pixel = row * width + column;
+                store_chunk_in_copy<Layout::PAIRS>(within ? words(i, j) : make_uint4(0, 0, 0, 0),
+                                                   at + layout.place(pixel, channel),
+                                                   layout.to_low(pixel, channel));
             }
     }
 };
@@ -320,7 +331,8 @@ struct GradientCopies {
         }
     }
     __device__ __forceinline__ void store_step(int row, int channel, const uint4& words) const {
-        steps.layout.store(steps.at, row, channel, words);
+        store_chunk_in_copy<StepsLayout::PAIRS>(words, steps.at + steps.layout.place(row, channel),
+                                                steps.layout.to_low(row, channel));
     }
     // Zeros behind the last image. The block with the first pixels of y stores them, in its
     // columns.
@@ -366,7 +378,7 @@ struct GradientEpilogue {
                     int pixel =
                         (output.image * kept_height + output.row + kept_padding) * kept_width +
                         output.column + kept_padding;
-                    mask(values, layout.load(kept, pixel, channel));
+                    mask(values, signs_of<KeptLayout::PAIRS>(kept + layout.place(pixel, channel)));
                 }
                 sums.put(values, tile.line(i, 0), column);
                 uint4 words = CopyLayout::words<GRADIENT_EXPONENT>(values);

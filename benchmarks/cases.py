@@ -58,6 +58,7 @@ HEADLINE_RUNGS = (
     "gpu_bf16_sm90",
     "gpu_tf32",
     "gpu_3xtf32_packed",
+    "gpu_3xf16_sm90",
     "gpu_f16_sm90",
     "gpu_f16",
     "gpu_bf16",

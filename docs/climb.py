@@ -76,6 +76,7 @@ PARTS = {
     ),
     "gpu_f16": ("kernels/common/tensor_cores.cuh", "cp_async", "", ""),
     "gpu_f16_sm90": (f"{RUNGS}/gpu_bf16_sm90.py", "rung", "", ""),
+    "gpu_3xf16_sm90": ("kernels/common/packed.cuh", "halves", "", ""),
 }
 HEAD = (
     "rung",

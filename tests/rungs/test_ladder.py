@@ -24,6 +24,7 @@ from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.plan import plan
 from ladder.rungs import catalog
+from ladder.rungs.packed_tiles import EXPONENTS
 from ladder.rungs.interface import implementation
 from ladder.verify import parity
 from rung_checks import SMALL, kernel_folder
@@ -239,10 +240,10 @@ def test_features_and_output_are_those_of_the_cpu_rung(rung, network, flip):
     for until in (network.features, None):
         found = values(emulator_executor.Executor(), rung, until)
         expected = values(executors.create("cpu", 1), "cpu", until)
-        assert (
-            np.abs(found - expected).max()
-            <= OUTPUT[catalog.RUNGS[rung].precision] * np.abs(expected).max()
-        )
+        limit = OUTPUT[catalog.RUNGS[rung].precision] * np.abs(expected).max()
+        if rung == "gpu_3xf16_sm90":  # the last bit of an activation that is small
+            limit += 2.0 ** (-24 - EXPONENTS["ACTIVATION"])
+        assert np.abs(found - expected).max() <= limit
 
 
 # ---- launches that every GPU accepts, and benchmarks/compilations.json with what compilers make of
@@ -316,10 +317,9 @@ def test_only_the_update_waits_for_weight_gradients_and_the_loss_on_packed_opera
     assert waiting == {"momentum_update"}
 
 
-def test_three_products_of_tf32_run_on_one_stream():
-    assert {
-        launch.stream for launch in plan_checks.launches(training_plan("gpu_3xtf32_packed"))
-    } == {0}
+@pytest.mark.parametrize("rung", ["gpu_3xtf32_packed", "gpu_3xf16_sm90"])
+def test_three_products_for_one_run_on_one_stream(rung):
+    assert {launch.stream for launch in plan_checks.launches(training_plan(rung))} == {0}
 
 
 @pytest.mark.parametrize("below, rung", list(itertools.pairwise(LADDER)))

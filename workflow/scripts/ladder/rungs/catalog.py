@@ -210,7 +210,7 @@ RUNGS = {
 # What `auto` tries before anything was measured on a machine, in this order: rung -> compute
 # capability -> why; ANY: of all that run it. Predicted is a training step of the autoencoder
 # (docs/prediction.md); a GPU without a prediction is taken for the one that has its kind of
-# multiprocessors.
+# multiprocessors. gpu_3xf16_sm90 is not among them until it has run on a card.
 ANY = 0
 PREDICTED = "is predicted faster than"
 FASTER, FASTEST = f"{PREDICTED} gpu_opt_v2 on", "is predicted the fastest in float32 on"

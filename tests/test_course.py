@@ -116,7 +116,8 @@ def test_every_rung_has_a_section_with_all_its_parts():
 
 @pytest.mark.parametrize("solution", SOLUTIONS.values(), ids=SOLUTIONS)
 def test_a_solution_changes_what_make_rung_copies(solution):
-    assert solution.changes and solution.files()
+    assert solution.changes
+    exec(solution.files()["mine.py"], {})  # with functions that there are
 
 
 @needs.COMPILER

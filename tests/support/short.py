@@ -54,6 +54,7 @@ CASES = [
     # of `make check`, which compiles and trains with rungs that it makes
     ("tests/support/test_judge_rung.py::*", 0),
     ("tests/test_course.py::test_make_check_*", 0),
+    ("tests/test_course.py::test_a_solution_*", 99),
     ("tests/campaigns/test_settings.py::*", 0),  # a slice of a campaign
     ("tests/tools/test_commands.py::*", 0),
     # of the tests themselves, a million tokens

@@ -557,7 +557,7 @@ def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
     assert (
         words in str(caught.value)
         and "\n" not in str(caught.value)
-        and len(str(caught.value)) <= 320
+        and len(str(caught.value)) <= 360
     )
 
 

@@ -127,9 +127,18 @@ __device__ __forceinline__ int swizzled(int row, int chunk) {
     return row * ROW + 16 * (chunk ^ row % CHUNKS);
 }
 
+#ifdef ACTIVATION_EXPONENT
+constexpr bool SCALED = true;
+#else
+constexpr bool SCALED = false;
+#define ACTIVATION_EXPONENT 0
+#define WEIGHT_EXPONENT 0
+#define GRADIENT_EXPONENT 0
+#endif
+
 // In channel blocks numbers of 32 bits are pairs of halves: the high ones of 32 channels are the
 // first four chunks of a row, the low ones the others.
-constexpr bool PAIRS_IN_BLOCKS = FLOAT32 || HALVES;
+constexpr bool PAIRS_IN_BLOCKS = HALVES || (FLOAT32 && SCALED);
 using Placed = Words<IN_WORDS && !PAIRS_IN_BLOCKS>::Word;  // an element of channel blocks
 constexpr int BLOCK_PLACES = ROW / sizeof(Placed);         // of a row
 // Channels up to a multiple of which channel blocks have zeros.
@@ -158,12 +167,6 @@ __device__ __forceinline__ int place_in_steps(int rows, int row, int channel) {
 }
 
 // ---- a float32 as the sum of two float16, high + low, of x 2^exponent
-
-#ifndef ACTIVATION_EXPONENT
-#define ACTIVATION_EXPONENT 0
-#define WEIGHT_EXPONENT 0
-#define GRADIENT_EXPONENT 0
-#endif
 
 __device__ constexpr float power_of_two(int exponent) {
     return exponent < 0 ? 1.0f / power_of_two(-exponent)

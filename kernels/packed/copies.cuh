@@ -54,19 +54,21 @@ struct ChannelsLast {
 };
 
 // (channels / 64, rows, 64), as NCHWc has blocks c of channels; the last block is filled with
-// zeros.
-struct InChannelBlocks {
+// zeros. pairs_of_steps: as `steps` has pairs.
+template <bool pairs_of_steps>
+struct ChannelBlocks {
     using Element = Placed;
     static constexpr bool PAIRS = PAIRS_IN_BLOCKS;
     int rows, channels;  // rows: of a channel block
 
-    __device__ __forceinline__ InChannelBlocks(int rows, int channels)
+    __device__ __forceinline__ ChannelBlocks(int rows, int channels)
         : rows(rows), channels(channels) {}
     __device__ __forceinline__ int place(int row, int channel) const {
-        return place_in_channel_blocks(rows, row, channel);
+        return pairs_of_steps ? place_in_steps(rows, row, channel)
+                              : place_in_channel_blocks(rows, row, channel);
     }
     __device__ __forceinline__ int to_low(int row, int channel) const {
-        return ::to_low(place(row, channel));
+        return !PAIRS ? 0 : pairs_of_steps ? rows * BLOCK_PLACES : ::to_low(place(row, channel));
     }
     template <int exponent>
     static __device__ __forceinline__ uint4 words(const float (&numbers)[CHUNK]) {
@@ -77,18 +79,10 @@ struct InChannelBlocks {
     }
 };
 
-// Of `steps`: the same but for pairs.
-struct InSteps : InChannelBlocks {
-    using InChannelBlocks::InChannelBlocks;
-    __device__ __forceinline__ int place(int row, int channel) const {
-        return place_in_steps(rows, row, channel);
-    }
-    __device__ __forceinline__ int to_low(int, int) const { return rows * BLOCK_PLACES; }
-};
-
+using InChannelBlocks = ChannelBlocks<false>;
 #if IN_CHANNEL_BLOCKS
 using CopyLayout = InChannelBlocks;
-using StepsLayout = InSteps;
+using StepsLayout = ChannelBlocks<PAIRS_IN_BLOCKS>;
 #else
 using CopyLayout = ChannelsLast;
 using StepsLayout = ChannelsLast;
@@ -104,16 +98,15 @@ __device__ __forceinline__ void store_chunk_in_copy(uint4 words, Element* to, in
         *reinterpret_cast<uint4*>(to) = words;
 }
 
-// Words with the signs of a chunk.
-template <bool pairs, class Element>
-__device__ __forceinline__ uint4 signs_of(const Element* chunk) {
-    if constexpr (pairs) {
-        uint2 high = *reinterpret_cast<const uint2*>(chunk);
-        return make_uint4(high.x << 16, high.x & 0xffff0000u, high.y << 16, high.y & 0xffff0000u);
-    } else {
-        return *reinterpret_cast<const uint4*>(chunk);
-    }
-}
+// What has the signs of a chunk: its words, of pairs the high halves.
+template <bool pairs>
+struct SignsOf {
+    using Words = uint4;
+};
+template <>
+struct SignsOf<true> {
+    using Words = uint2;
+};
 
 // Store as many numbers below 256 as a chunk has, as bytes.
 __device__ __forceinline__ void store_chunk(unsigned char* to, const int (&from)[CHUNK]) {
@@ -233,10 +226,9 @@ struct PaddedCopy {
                 int row = output.image * height + side * output.row + padding + i,
                     column = side * output.column + padding + j;
                 bool within = i >= 0 && i < side && j >= 0 && j < side;
-                int pixel = row * width + column;
                 store_chunk_in_copy<Layout::PAIRS>(within ? words(i, j) : make_uint4(0, 0, 0, 0),
-                                                   at + layout.place(pixel, channel),
-                                                   layout.to_low(pixel, channel));
+                                                   at + layout.place(row * width + column, channel),
+                                                   layout.to_low(row * width + column, channel));
             }
     }
 };
@@ -320,7 +312,7 @@ struct GradientCopies {
 
     template <class Words>
     __device__ __forceinline__ void put(const OutputPixel& output, int channel, Words words) const {
-        if (!IN_CHANNEL_BLOCKS || PAIRS_IN_BLOCKS || padded.padding)
+        if (!IN_CHANNEL_BLOCKS || padded.padding || PAIRS_IN_BLOCKS)
             padded.put(output, channel, words);
         if (IN_CHANNEL_BLOCKS && !STEPS_BY_PHASE) steps.put(output, channel, words);
         if (STEPS_BY_PHASE) {  // no pooling is behind an upsampling
@@ -353,6 +345,7 @@ struct GradientCopies {
 // bias_partials, its sums over pixels. kept: the copy of that input, laid out as KeptLayout.
 template <class KeptLayout>
 struct GradientEpilogue {
+    using Signs = typename SignsOf<KeptLayout::PAIRS>::Words;
     const typename KeptLayout::Element* kept;
     Copied *rounded, *steps;
     float* bias_partials;
@@ -378,7 +371,8 @@ struct GradientEpilogue {
                     int pixel =
                         (output.image * kept_height + output.row + kept_padding) * kept_width +
                         output.column + kept_padding;
-                    mask(values, signs_of<KeptLayout::PAIRS>(kept + layout.place(pixel, channel)));
+                    mask(values,
+                         *reinterpret_cast<const Signs*>(kept + layout.place(pixel, channel)));
                 }
                 sums.put(values, tile.line(i, 0), column);
                 uint4 words = CopyLayout::words<GRADIENT_EXPONENT>(values);
@@ -406,6 +400,10 @@ struct GradientEpilogue {
             float was = __uint_as_float(IN_WORDS ? pair : e % 2 ? pair & 0xffff0000u : pair << 16);
             values[e] = was > 0.0f ? values[e] : 0.0f;
         }
+    }
+    static __device__ __forceinline__ void mask(float (&values)[CHUNK], const uint2& high) {
+        mask(values,
+             make_uint4(high.x << 16, high.x & 0xffff0000u, high.y << 16, high.y & 0xffff0000u));
     }
     // The sums of 64 lines each.
     __device__ __forceinline__ void store_bias_partials(const SharedSums& sums,

@@ -104,7 +104,7 @@ def rows(case, arguments):
     """
     programs = commands(case, arguments)
     steps = {name: [] for name in programs}
-    with others(arguments.load):
+    with computing(arguments.load):
         for _ in range(arguments.turns):
             for name, command in programs.items():
                 steps[name] += measure(command)
@@ -127,8 +127,8 @@ def rows(case, arguments):
 
 
 @contextlib.contextmanager
-def others(count):
-    """So many processes that compute, none longer than this one lives."""
+def computing(count):
+    """So many other processes that compute, none longer than this one lives."""
     with contextlib.ExitStack() as stack:
         for _ in range(count):
             loop = stack.enter_context(subprocess.Popen([sys.executable, "-c", COMPUTE]))

@@ -12,7 +12,6 @@ processors, and the largest sum of the resident memory of its processes; of the 
 bytes that it has read. Linux only: /proc has all of it.
 """
 
-import argparse
 import concurrent.futures
 import itertools
 import os
@@ -27,7 +26,7 @@ import time
 import numpy as np
 from PIL import Image
 
-from own_pictures import ROOT, Source
+from own_pictures import ROOT, Source, command
 
 EVERY = 0.2  # seconds between two looks at the processes
 TICKS, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
@@ -36,10 +35,8 @@ COMMAND = "command"  # what is not in a stage
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("kind", choices=SIDES)
+    parser = command.parser(__doc__)
+    parser.add_argument("kind", choices=SIZES)
     parser.add_argument("count", type=int)
     parser.add_argument("--no-labels", action="store_true")
     parser.add_argument("--scratch", type=pathlib.Path, default=pathlib.Path("/tmp/many_pictures"))
@@ -63,7 +60,12 @@ def main():
 
 # The pictures.
 
-SIDES = {"small": (32, 32), "medium": (64, 64), "large": (4000, 3000)}
+# (size of smooth pictures, size): smooth first, then large, is quicker than smooth and large
+SIZES = {
+    "small": ((32, 32), (32, 32)),
+    "medium": ((64, 64), (64, 64)),
+    "large": ((1000, 750), (4000, 3000)),
+}
 
 
 def make(folder, kind, count, source):
@@ -80,14 +82,12 @@ def make(folder, kind, count, source):
 
 def write(folder, number, label, pixels, kind):
     """One picture, turned to its mirror image, moved and with another brightness by its number."""
-    generator, size = np.random.default_rng(number), SIDES[kind]
+    generator = np.random.default_rng(number)
     moved = np.roll(pixels, generator.integers(-2, 3, 2), (0, 1))
     bright = np.clip(moved * generator.uniform(0.8, 1.2), 0, 255).astype(np.uint8)
     image = Image.fromarray(bright[:, :: generator.choice([1, -1])])
-    if image.size != size:  # smooth first, then large: quicker than smooth and large
-        smooth = size if kind != "large" else (size[0] // 4, size[1] // 4)
-        image = image.resize(smooth, Image.Resampling.BICUBIC)
-        image = image.resize(size, Image.Resampling.NEAREST)
+    smooth, size = SIZES[kind]
+    image = image.resize(smooth, Image.Resampling.BICUBIC).resize(size, Image.Resampling.NEAREST)
     (folder / label).mkdir(parents=True, exist_ok=True)
     image.save(folder / label / f"{number:06d}.jpg", quality=85)
 
@@ -99,8 +99,8 @@ def watched(words, folder):
     """Run a command and print what each of its stages used."""
     began = time.monotonic()
     script, snakefile = ROOT / "workflow/scripts/run_workflow.py", ROOT / "Snakefile"
-    command = [sys.executable, str(script), "--snakefile", str(snakefile), *words]
-    process = subprocess.Popen([*command, "--cores", str(os.cpu_count())], cwd=folder)
+    workflow = [sys.executable, str(script), "--snakefile", str(snakefile), *words]
+    process = subprocess.Popen([*workflow, "--cores", str(os.cpu_count())], cwd=folder)
     used, ended = Used(process.pid), threading.Event()
     watcher = threading.Thread(target=used.watch, args=(ended,))
     watcher.start()
@@ -184,4 +184,4 @@ def seen(pid):
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -11,7 +11,6 @@ the SVM. The record has the sha256 of the folder, every accuracy, the paired int
 all processors. A folder whose record is there is measured again only by name.
 """
 
-import argparse
 import hashlib
 import json
 import pathlib
@@ -30,6 +29,7 @@ import numpy as np  # noqa: E402
 from PIL import Image, ImageDraw, ImageFont  # noqa: E402
 
 from ladder.data import datasets  # noqa: E402
+from ladder.stage import command  # noqa: E402
 from ladder.store import disk  # noqa: E402
 
 RECORD, PAGE = HERE / "own_pictures.json", ROOT / "docs/data.md"
@@ -171,9 +171,7 @@ ASIDE = ("tango", "fonts", "animals")
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser(__doc__)
     parser.add_argument("folders", nargs="*", metavar="FOLDER", help=", ".join(FOLDERS))
     parser.add_argument("--table", action="store_true", help="only write the table of docs/data.md")
     parser.add_argument("--downloads", type=pathlib.Path, default=ROOT / "results/downloads")
@@ -226,9 +224,9 @@ def measured(name, pictures):
             Image.fromarray(picture).save(folder / label / f"{number:05d}.png")
         began, before = time.perf_counter(), processors()
         keys = [f"folder={folder}", f"test_share={SHARE}", "svm_kernel=rbf"]
-        command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
+        snakemake = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
         subprocess.run(
-            [*command, "report", "--config", "dataset=folder", *keys], cwd=scratch, check=True
+            [*snakemake, "report", "--config", "dataset=folder", *keys], cwd=scratch, check=True
         )
         clock, busy = time.perf_counter() - began, processors() - before
         summary = json.loads(pathlib.Path(scratch, "results/summary.json").read_text("utf-8"))
@@ -276,4 +274,4 @@ def table(record):
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -80,10 +80,10 @@ PARTS = {
 }
 HEAD = (
     "rung",
-    "step ms: predicted",
+    "step ms",
     "measured",
-    "launch us: predicted",
-    "two longest parts, us",
+    "launch us",
+    "longest parts",
     "registers",
     "occupancy",
 )

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# A bound that asks for room for more blocks gives a kernel more registers, not fewer. Without launch
-# bounds, or with those of the threads alone, NVRTC's compiler may stop a kernel at the registers with
-# which a multiprocessor is full (32 of 65,536 for 2,048 threads). __launch_bounds__(256, 4) says that
-# 4 blocks of 256 threads are enough, and the same kernel takes 48. So where a kernel spills a few bytes
-# at 32 or 64 registers, the second number of the bound is the cure, not the cause.
+# A bound that asks for room for more blocks gives a kernel more registers, not fewer. Without
+# launch bounds, or with those of the threads alone, NVRTC's compiler may stop a kernel at the
+# registers with which a multiprocessor is full (32 of 65,536 for 2,048 threads).
+# __launch_bounds__(256, 4) says that 4 blocks of 256 threads are enough, and the same kernel takes
+# 48. So where a kernel spills a few bytes at 32 or 64 registers, the second number of the bound is
+# the cure, not the cause.
 #
-# Seen with nvidia-cuda-nvrtc-cu12 12.9.86 and nvidia-cuda-nvrtc 13.5.37 (Linux, x86_64, no GPU needed),
-# sm_80 and sm_90, a max-pooling with the place of the maximum, registers of a thread:
+# Seen with nvidia-cuda-nvrtc-cu12 12.9.86 and nvidia-cuda-nvrtc 13.5.37 (Linux, x86_64, no GPU
+# needed), sm_80 and sm_90, a max-pooling with the place of the maximum, registers of a thread:
 #   no bound 32, (256) 32, (256, 8) 32, (256, 6) 40, (256, 4) 48
 # Ends with 1 if that changes.
 set -euo pipefail
@@ -14,7 +15,8 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
 for package in nvidia-cuda-nvrtc-cu12==12.9.86 nvidia-cuda-nvrtc==13.5.37; do
-    "$folder/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --target "$folder/${package#*==}" "$package"
+    "$folder/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps \
+        --target "$folder/${package#*==}" "$package"
 done
 cat >"$folder/compile.py" <<'PYTHON'
 import ctypes, pathlib, re, sys
@@ -40,9 +42,10 @@ POOL = """extern "C" __global__ void BOUND pool(const float* __restrict__ x, flo
 
 def registers(bound, architecture):
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    options = (ctypes.c_char_p * 2)(f"--gpu-architecture={architecture}".encode(), b"--ptxas-options=-v")
-    nvrtc.nvrtcCreateProgram(ctypes.byref(program), POOL.replace("BOUND", bound).encode(), None, 0, None, None)
-    assert nvrtc.nvrtcCompileProgram(program, 2, options) == 0
+    text = POOL.replace("BOUND", bound).encode()
+    options = f"--gpu-architecture={architecture}".encode(), b"--ptxas-options=-v"
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, None, 0, None, None)
+    assert nvrtc.nvrtcCompileProgram(program, 2, (ctypes.c_char_p * 2)(*options)) == 0
     nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
     log = ctypes.create_string_buffer(size.value)
     nvrtc.nvrtcGetProgramLog(program, log)
@@ -55,4 +58,6 @@ for architecture in ("sm_80", "sm_90"):
     print(sys.argv[1].rpartition("/")[2], architecture, used)
     assert used == [32, 32, 32, 40, 48], "this changed"
 PYTHON
-for version in 12.9.86 13.5.37; do "$folder/venv/bin/python" "$folder/compile.py" "$folder/$version"; done
+for version in 12.9.86 13.5.37; do
+    "$folder/venv/bin/python" "$folder/compile.py" "$folder/$version"
+done

@@ -33,11 +33,12 @@ EXAMPLES = r"NAME|kernels/mine|rungs/mine|leaky_relu|relu4|[/_]layers\.(html|py)
 
 
 GENERATE = runpy.run_path(str(ROOT / "docs/generate.py"))
+DOCUMENTS = GENERATE["documents"]()
 
 
-@pytest.mark.parametrize("path", GENERATE["documents"](), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_generated_documents_are_up_to_date(path):
-    assert path.read_text() == GENERATE["documents"]()[path], "run `make docs`"
+    assert path.read_text() == DOCUMENTS[path], "run `make docs`"
 
 
 def test_the_description_of_the_configuration_has_every_key():
@@ -113,6 +114,14 @@ def test_files_named_by_a_page_exist(path):
         if not (ROOT / name.rstrip(".")).exists() and not name.endswith(("/", "_"))
     }
     assert {name for name in missing if not re.search(EXAMPLES, name)} == set()
+
+
+def test_the_list_of_helpers_has_those_that_there_are():
+    listed = re.findall(
+        r"`(\w+\.py)`", (ROOT / "tests/README.md").read_text().split("## Helpers")[1]
+    )
+    helpers = {path.name for path in (ROOT / "tests/support").glob("*.py")}
+    assert set(listed) == {name for name in helpers if not name.startswith("test_")}
 
 
 def test_a_kind_of_layer_touches_at_most_seven_files_that_are_there():

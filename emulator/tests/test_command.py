@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -16,8 +15,6 @@ import cuda_emulator
 from cuda_emulator import arguments, command, hints
 
 ISOLATED = True
-SOURCE = pathlib.Path(__file__).resolve().parents[1] / "src"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE)}
 ADD = """#define BLOCK 64
 __global__ void add(const float* x, float* y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -130,7 +127,6 @@ def test_no_seconds_end_nothing_but_the_command(tmp_path):
     result = subprocess.run(
         [sys.executable, "-m", "cuda_emulator", *words],
         cwd=tmp_path,
-        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         start_new_session=True,  # whose processes an earlier version ended, all of them
@@ -145,7 +141,7 @@ def test_an_interrupted_command_ends_with_one_line(tmp_path):
     command_line = [sys.executable, "-m", "cuda_emulator", "check", "endless.cu", "--block", "1"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(
-        [*command_line, "--args", "x:float32[1]"], cwd=tmp_path, env=ENVIRONMENT, **pipes
+        [*command_line, "--args", "x:float32[1]"], cwd=tmp_path, **pipes
     ) as process:
         assert process.stdout.readline() == "begun\n"
         process.send_signal(signal.SIGINT)
@@ -258,7 +254,6 @@ def test_the_fixture_of_pytest_checks_a_kernel_beside_the_test(tmp_path, size, o
     options = "-q", "-p", "cuda_emulator.plugin", "-p", "no:cacheprovider", "--rootdir", tmp_path
     result = subprocess.run(
         [sys.executable, "-m", "pytest", *options, tmp_path],
-        env=ENVIRONMENT,
         capture_output=True,
         text=True,
     )

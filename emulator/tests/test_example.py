@@ -1,6 +1,5 @@
 """The notebook is stripped and runs from top to bottom."""
 
-import os
 import pathlib
 import sys
 
@@ -10,12 +9,9 @@ HERE = pathlib.Path(__file__).resolve().parents[1]
 nbformat = pytest.importorskip("nbformat")
 
 
-def test_the_notebook_runs_and_prints_the_race(tmp_path, monkeypatch):
+def test_the_notebook_runs_and_prints_the_race(tmp_path):
     from nbclient import NotebookClient
 
-    monkeypatch.setenv(
-        "PYTHONPATH", f"{HERE / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    )
     notebook = nbformat.read(HERE / "example.ipynb", as_version=4)
     nbformat.validate(notebook)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]

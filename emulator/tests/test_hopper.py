@@ -20,7 +20,8 @@ extern "C" __global__ void multiply(const unsigned* a, const uint4* b, float* c,
     for (int i = 0; i < 4; i++) mine[i] = a[4 * threadIdx.x + i];
     for (int i = 0; i < COLUMNS / 2; i++) sums[i] = c[COLUMNS / 2 * threadIdx.x + i];
     wgmma_fence();
-    wgmma_mma_async<TRANSPOSED, FLOAT16>(sums, mine, descriptor + (__cvta_generic_to_shared(shared) >> 4));
+    wgmma_mma_async<TRANSPOSED, FLOAT16>(
+        sums, mine, descriptor + (__cvta_generic_to_shared(shared) >> 4));
     wgmma_commit_group();
     wgmma_wait_group<0>();
     for (int i = 0; i < COLUMNS / 2; i++) c[COLUMNS / 2 * threadIdx.x + i] = sums[i];

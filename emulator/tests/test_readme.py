@@ -12,7 +12,6 @@ import pytest
 import cuda_emulator
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
-SOURCE = HERE / "src"
 TEXT = (HERE / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 KERNEL, PROGRAM, COPY = (text for language, text in BLOCKS if language == "cuda")
@@ -28,7 +27,6 @@ def example(folder, kernel, *words):
     return subprocess.run(
         [sys.executable, *words],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
         capture_output=True,
         text=True,
         check=False,
@@ -85,7 +83,7 @@ extern "C" __global__ void copied(const float* x, float* y) {
 
 def test_every_kind_of_fault_is_in_the_table():
     sources = "".join(
-        path.read_text() for path in (SOURCE / "cuda_emulator").iterdir() if path.is_file()
+        path.read_text() for path in (HERE / "src/cuda_emulator").iterdir() if path.is_file()
     )
     named = "|".join(
         [

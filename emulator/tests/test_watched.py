@@ -3,7 +3,6 @@ is told, with names, counts and severities.
 """
 
 import os
-import pathlib
 import re
 import subprocess
 import sys
@@ -227,7 +226,6 @@ def test_what_other_libraries_do_at_the_exit_does_not_happen_in_a_watched_proces
     subprocess.run(["g++", "-shared", "-fPIC", "-o", library, tmp_path / "waiting.cpp"], check=True)
     ended = subprocess.run(
         [sys.executable, "-c", EXITS, library, kernel],
-        env={**os.environ, "PYTHONPATH": str(pathlib.Path(cuda_emulator.__file__).parents[1])},
         capture_output=True,
         text=True,
         timeout=60,

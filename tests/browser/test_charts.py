@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 
 import browser
+import needs
 from browser import TOO_WIDE
 from ladder.pages import charts, figures, intervals, templates
 
-pytestmark = pytest.mark.skipif(
-    browser.find() is None, reason="no Chromium found (Debian package: chromium)"
-)
+pytestmark = needs.BROWSER
 
 PAGE = """<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>t</title>
 <style>{style}</style>{body}{scripts}"""

@@ -12,6 +12,7 @@ import yaml
 
 import browser
 import manifest_files
+import needs
 import synthetic_results
 from browser import SMALL_TARGETS, EveryPage, check_width, on_paper
 from ladder.classifiers import decisions
@@ -22,9 +23,7 @@ from ladder.pages.runs import page as runs_page
 from ladder.workflow import config, plans
 from tools import make_runs
 
-pytestmark = pytest.mark.skipif(
-    browser.find() is None, reason="no Chromium found (Debian package: chromium)"
-)
+pytestmark = needs.BROWSER
 RATES = (1e-4, 1e-3, 1e-2, 1e-1)
 COUNT = 120
 SAID = """[...document.querySelectorAll('#panel p')].map(one => one.textContent)

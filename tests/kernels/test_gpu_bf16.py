@@ -12,7 +12,6 @@ import re
 import numpy as np
 import pytest
 
-import disassembly
 import needs
 import zoo
 from compiled import bodies, without_spills
@@ -766,9 +765,7 @@ def test_a_gpu_can_run_the_kernels_on_copies(source, defines):
         assert copies == copied * (2 * stages - 1)
 
 
-@pytest.mark.skipif(
-    not (nvrtc.installed() and disassembly.installed()), reason="no disassembler (envs/kernels.txt)"
-)
+@needs.DISASSEMBLER
 @pytest.mark.parametrize(
     "source, defines",
     sorted(

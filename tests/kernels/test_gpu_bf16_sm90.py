@@ -4,12 +4,13 @@ model of the emulator.
 
 import itertools
 import re
-import sys
 
 import numpy as np
 import pytest
 
+import disassembly
 import emulator_executor
+import needs
 import zoo
 from channel_blocks import (
     CHANNEL_BLOCKS,
@@ -42,8 +43,8 @@ from ladder.rungs import gpu_bf16_sm90 as rung
 from ladder.rungs import gpu_opt_v1, packed_tiles
 from ladder.rungs import packed as launches
 from ladder.rungs.gpu_basic import blocks
+from ladder.rungs.launches import Gradient
 from ladder.rungs.packed_tiles import BFLOAT16
-from ladder.sources import ROOT
 from rounded_copies import (
     check_features,
     check_products,
@@ -60,11 +61,6 @@ from rung_checks import (
     training_plan,
 )
 from tensor_checks import sums  # noqa: F401 (a fixture)
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import disassembly  # noqa: E402
-from ladder.rungs.launches import Gradient
 
 RUNG = "gpu_bf16_sm90"
 ONE_ARITHMETIC = True
@@ -809,7 +805,7 @@ EVERY = sorted(
 PRODUCTS = [one for one in EVERY if "arrange" not in one[0]]
 
 
-@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@needs.NVRTC
 @pytest.mark.parametrize("source, defines", EVERY, ids=str)
 def test_hopper_runs_the_kernels_without_spills(source, defines):
     made = without_spills(source, defines, "sm_90")
@@ -836,15 +832,13 @@ def check_moved_registers(ptx, resources):
     )
 
 
-@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@needs.NVRTC
 def test_a_gpu_other_than_hopper_is_refused_by_the_compiler():
     with pytest.raises(Exception, match="sm_90a alone"):
         nvrtc.compile_file(KERNELS / "gpu_bf16_sm90/conv2d.cu", "sm_89")
 
 
-@pytest.mark.skipif(
-    not (nvrtc.installed() and disassembly.installed()), reason="no disassembler (envs/kernels.txt)"
-)
+@needs.DISASSEMBLER
 @pytest.mark.parametrize("source, defines", PRODUCTS, ids=str)
 def test_products_are_begun_and_go_on_while_the_next_operands_are_loaded(source, defines):
     """A product that the compiler waits for at once, which it does where it sees a danger, has a

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import needs
 import zoo
 from channel_blocks import (
     Upsampled,
@@ -21,7 +22,6 @@ from channel_blocks import (
 from compiled import without_spills
 from kernel_checks import integers, normal, poisoned
 from ladder.arithmetic.multipliers import to_float16
-from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs import gpu_bf16_sm90
 from ladder.rungs.packed_tiles import FLOAT16
@@ -146,7 +146,7 @@ OWN = sorted(
 )
 
 
-@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@needs.NVRTC
 @pytest.mark.parametrize("source, defines", OWN, ids=str)
 def test_hopper_multiplies_halves_without_spills(source, defines):
     made = without_spills(source, defines, "sm_90")

@@ -15,8 +15,6 @@ from ladder.arithmetic import multipliers
 from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, Table, multiply
 from ladder.executors.cuda import nvrtc
 
-needs_emulator = needs.COMPILER
-needs_nvrtc = needs.NVRTC
 TABLE = Table("random", references.random_table(7))
 NARROW_TABLE = Table("narrow", references.random_table(3))
 NAMED = {**MULTIPLIERS, **FORMATS}
@@ -98,7 +96,7 @@ def same(got, expected):
     return references.same_bits(got, expected) | (np.isnan(got) & np.isnan(expected))
 
 
-@needs_emulator
+@needs.COMPILER
 @pytest.mark.parametrize("multiplier", ALL, ids=lambda multiplier: multiplier.name)
 def test_a_million_products_are_those_of_the_library_to_the_bit(source, multiplier):
     a, b = references.pairs(1_000_000)
@@ -111,7 +109,7 @@ def test_a_million_products_are_those_of_the_library_to_the_bit(source, multipli
     assert not differ.any(), (a[differ][0], b[differ][0], c[differ][0], expected[differ][0])
 
 
-@needs_emulator
+@needs.COMPILER
 @pytest.mark.parametrize(
     "multiplier", [m for m in ALL if m.name != "exact"], ids=lambda multiplier: multiplier.name
 )
@@ -127,7 +125,7 @@ def test_pieces_are_products_added_in_order(source, multiplier, operands):
     assert same(c, references.in_order(a, b, multiplier)).all()
 
 
-@needs_emulator
+@needs.COMPILER
 @pytest.mark.parametrize("name", ["am32", "mit16", "random"])
 def test_pieces_around_the_largest_number(source, name):
     multiplier = NAMED.get(name, TABLE)
@@ -172,7 +170,7 @@ SPECIAL = np.array(
 )
 
 
-@needs_emulator
+@needs.COMPILER
 @pytest.mark.parametrize(
     "multiplier", [m for m in ALL if m.name != "exact"], ids=lambda multiplier: multiplier.name
 )
@@ -189,7 +187,7 @@ def test_pieces_of_one_pair_of_special_numbers(source, multiplier):
         assert not differ.any(), (a[differ.any(axis=1)][0], right, c[differ][0])
 
 
-@needs_emulator
+@needs.COMPILER
 def test_pieces_of_the_exact_multiplier_are_its_products(source):
     a, b = references.ordinary((512, 9)), references.ordinary((9, 4))
     c = np.zeros((512, 4), np.float32)
@@ -199,7 +197,7 @@ def test_pieces_of_the_exact_multiplier_are_its_products(source):
     assert (np.abs(c - exact) <= 1e-6 * (np.abs(a).astype(np.float64) @ np.abs(b))).all()
 
 
-@needs_emulator
+@needs.COMPILER
 @pytest.mark.parametrize(
     "multiplier", [MULTIPLIERS["am16"], NARROW_TABLE], ids=lambda multiplier: multiplier.name
 )
@@ -218,14 +216,14 @@ def test_no_access_is_out_of_bounds(source, multiplier):
     assert (c == references.in_order(a, b, multiplier)).all()
 
 
-@needs_emulator
+@needs.COMPILER
 def test_an_unknown_multiplier_does_not_compile(source):
     kernel = load(source, ("-DMULTIPLIER=am33",)).get_function("products")
     with pytest.raises(cuda_emulator.CompileError, match="am33"):
         kernel((1,), (1,), ())
 
 
-@needs_nvrtc
+@needs.NVRTC
 def test_every_multiplier_compiles_without_spilling(tmp_path):
     path = tmp_path / "every.cu"
     path.write_text(EVERY)
@@ -240,7 +238,7 @@ def test_every_multiplier_compiles_without_spilling(tmp_path):
     assert ".ftz" not in made.ptx
 
 
-@needs_nvrtc
+@needs.NVRTC
 @pytest.mark.parametrize(
     "file",
     [
@@ -260,7 +258,7 @@ def test_a_simulated_product_is_rounded_before_it_is_added(file):
         assert any(found.values()) == (multiplier.name == "exact"), (multiplier.name, found)
 
 
-@needs_nvrtc
+@needs.NVRTC
 def test_without_the_option_the_code_is_that_of_a_plain_product(tmp_path):
     path = tmp_path / "dot.cu"
     path.write_text(EXACT)

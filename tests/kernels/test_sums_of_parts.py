@@ -4,8 +4,8 @@ those before it.
 
 import pytest
 
+import needs
 from compiled import disassembly, without_spills
-from ladder.executors.cuda import nvrtc
 
 UPDATES = "sgd_update", "momentum_update", "rmsprop_update", "adam_update"
 # (file, macros): {kernel that adds parts: how many loads it is to have under way at least}
@@ -24,9 +24,7 @@ KERNELS = {
 }
 
 
-@pytest.mark.skipif(
-    not (nvrtc.installed() and disassembly.installed()), reason="no disassembler (envs/kernels.txt)"
-)
+@needs.DISASSEMBLER
 @pytest.mark.parametrize("source, defines", KERNELS, ids=str)
 def test_every_load_of_a_part_is_under_way_with_others(source, defines):
     made = without_spills(source, defines, "sm_90")

@@ -7,13 +7,13 @@ products. They run in the emulator, and where a GPU is, there.
 
 import functools
 import inspect
-import sys
 
 import numpy as np
 import pytest
 
 import cpu_rung
 import cuda_emulator
+import numpy_reference
 import operation_cases
 import references
 from ladder.arithmetic.multipliers import FORMATS, to_bfloat16, to_float16, to_tf32
@@ -23,15 +23,10 @@ from ladder.executors.cpu import small
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda.launching import Bound
 from ladder.rungs import catalog
-from ladder.sources import ROOT
-from operation_cases import Near
-from rung_checks import ORDERS, completed_launches, kernel_folder, run_launches
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import numpy_reference  # noqa: E402
 from ladder.rungs.interface import implementation
 from ladder.rungs.launches import Gradient
+from operation_cases import Near
+from rung_checks import ORDERS, completed_launches, kernel_folder, run_launches
 
 UNIT, UNIT_64 = 2.0**-24, 2.0**-47  # of the bounds; in float64 the definitions err too
 ROUNDED = {"float32": None, "tf32": to_tf32, "bfloat16": to_bfloat16, "float16": to_float16}

@@ -74,12 +74,11 @@ class Planned:
 
 @pytest.mark.parametrize("changes", CHANGES)
 def test_the_settings_with_config_yaml_plan_the_very_same_report(changes):
-    here = RAW
-    planned = chains.chain(runs.resolve(config.load(here | changes)))
+    planned = chains.chain(runs.resolve(config.load(RAW | changes)))
     report = planned["report"]
     inputs = {role: Planned(artifact) for role, artifact in report.parents.items()}
     written = reproduce.text(reproduce.settings(inputs, report.spec["params"]))
-    again = chains.chain(runs.resolve(config.load(here | yaml.safe_load(written))))
+    again = chains.chain(runs.resolve(config.load(RAW | yaml.safe_load(written))))
     assert reproduce.unwritten(inputs) == []
     assert {role: artifact.version for role, artifact in again.items()} == {
         role: artifact.version for role, artifact in planned.items()

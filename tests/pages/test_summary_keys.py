@@ -196,7 +196,7 @@ def test_a_program_of_the_document_prints_what_each_column_of_runs_csv_holds(
     synthetic_results.add(tmp_path / "results", epochs=1)
     found = discovery.runs(tmp_path / "results")
     (tmp_path / "results/runs.json").write_text(page.json_text(found), "utf-8")
-    described = printed(2, tmp_path, capsys, monkeypatch)
+    described = printed(1, tmp_path, capsys, monkeypatch)
     head = next(csv.reader(io.StringIO(page.csv_text(found))))
     assert set(described) == {re.sub("_(low|high)$", "", column) for column in head}
     assert all(described.values())

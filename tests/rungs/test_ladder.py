@@ -31,7 +31,6 @@ from rung_checks import SMALL, kernel_folder
 from rung_plans import AUGMENTED, EPOCH, FORWARD, NETWORK, NETWORKS, inferred_in, plans, trained_in
 
 pytestmark = needs.COMPILER
-needs_nvrtc = needs.NVRTC
 
 RUNGS = [
     name
@@ -393,7 +392,7 @@ def test_above_the_first_rung_no_layer_runs_in_a_kernel_of_the_first(rung):
             )
 
 
-@needs_nvrtc
+@needs.NVRTC
 @pytest.mark.parametrize("rung", [rung for rung in RUNGS if rung != "gpu_basic"])
 def test_above_the_first_rung_convolutions_read_16_bytes_and_use_shared_memory(rung):
     """Where 4 divides the channels: in all layers but the first and the last."""

@@ -25,7 +25,6 @@ from ladder.verify import parity
 from rung_checks import training_plan
 
 pytestmark = needs.COMPILER
-needs_nvrtc = needs.NVRTC
 
 LESSONS = [name for name, entry in catalog.RUNGS.items() if entry.role == "lesson"]
 # Lesson on tensor cores -> what of their instructions it has.
@@ -115,7 +114,7 @@ def test_all_convolutions_of_a_lesson_on_tensor_cores_run_in_its_own_kernels(run
     )
 
 
-@needs_nvrtc
+@needs.NVRTC
 @pytest.mark.parametrize("rung", TENSOR_CORES)
 def test_each_lesson_on_tensor_cores_adds_its_instruction(rung):
     precision, architecture = catalog.RUNGS[rung].precision, f"sm_{catalog.RUNGS[rung].oldest}"
@@ -153,7 +152,7 @@ def test_a_fused_relu_saves_a_launch_and_the_bytes_of_what_it_would_read():
     assert plan_checks.touched_bytes(found) < plan_checks.touched_bytes(below)
 
 
-@needs_nvrtc
+@needs.NVRTC
 def test_only_from_its_lesson_on_accesses_have_16_bytes():
     def loads(rung):
         return nvrtc.wide_accesses(

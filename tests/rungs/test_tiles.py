@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import needs
-from compiled import bodies, disassembly
+from compiled import bodies
 from kernel_checks import normal, poisoned
 from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
@@ -180,9 +180,7 @@ def in_tile(tile, defines):
     } or f"TILE={tile.m},{tile.n},{tile.thread_m},{tile.thread_n}" in defines
 
 
-@pytest.mark.skipif(
-    not (nvrtc.installed() and disassembly.installed()), reason="no disassembler (envs/kernels.txt)"
-)
+@needs.DISASSEMBLER
 @pytest.mark.parametrize("rung", ["gpu_opt_v1", "gpu_opt_v2", "gpu_gemm"])
 def test_most_instructions_of_the_loop_multiply(rung):
     products = {

@@ -255,10 +255,9 @@ def choices(rule):
 
 
 def resolved(run):
-    raw = planned.RAW
     if backends.unavailable(run.get("svm_backend", "sklearn")):
         run = {**run, "svm_backend": "sklearn"}
-    return runs.resolve(config.load({**raw, **SMALL, **run}))
+    return runs.resolve(config.load({**planned.RAW, **SMALL, **run}))
 
 
 def test_every_documented_choice_is_in_a_run():

@@ -8,17 +8,12 @@ import hashlib
 import json
 import os
 import pathlib
-import sys
 
+import disassembly
 from cuda_emulator import missing, with_headers
 from emulated import KERNELS
 from ladder.executors.cuda import nvrtc
-from ladder.sources import ROOT
 from ladder.store import disk
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import disassembly  # noqa: E402
 
 
 def compiled(source, defines, architecture):

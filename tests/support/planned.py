@@ -1,13 +1,15 @@
 """Runs and pages as experiment.yaml plans them, with other values for some keys."""
 
 import dataclasses
+import types
 
 import yaml
 
 from ladder.sources import ROOT
 from ladder.workflow import chains, checks, config, runs, stages
 
-RAW = yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text())
+# What a test adds is its own: nothing can be assigned to this.
+RAW = types.MappingProxyType(yaml.safe_load((ROOT / "tests/support/experiment.yaml").read_text()))
 
 
 def loaded(raw):

@@ -513,10 +513,8 @@ class Upsampled:
 
     def check_rounding(self, tile=None):
         """The operands and the sums of taps are rounded once."""
-        taps, (x, dy) = (
-            self.phase_weights,
-            (ROUNDS[self.number_format](array) for array in (self.x, self.dy)),
-        )
+        taps, rounded = self.phase_weights, ROUNDS[self.number_format]
+        x, dy = rounded(self.x), rounded(self.dy)
         y = references.conv2d_input_grad(x, taps, 1, *self.output[1:3], 2) + self.bias
         with in_one_order():
             close(self.forward(tile, relu=True), np.maximum(y, 0))

@@ -6,21 +6,18 @@ import json
 import os
 import sys
 
+import chain
+import gpu
+import gpu_check
+import gpu_page
+import programs
+import race
+import results
+import sections
+import table
+from cases import Case
 from ladder.machine import driver
 from ladder.sources import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import chain  # noqa: E402
-import gpu  # noqa: E402
-import gpu_check  # noqa: E402
-import gpu_page  # noqa: E402
-import programs  # noqa: E402
-import race  # noqa: E402
-import results  # noqa: E402
-import sections  # noqa: E402
-import table  # noqa: E402
-from cases import Case  # noqa: E402
 
 SMALL = {
     "HEADLINES": tuple(Case("small", (4, 4, 3), batch, 8) for batch in (2, 3)),

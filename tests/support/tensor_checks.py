@@ -2,6 +2,7 @@
 kernels' resources.
 """
 
+import functools
 import re
 
 import pytest
@@ -38,8 +39,8 @@ def sums(request, monkeypatch):
 
 def in_large_tiles(operation):
     """The launch function of an operation in the large tile, whatever the shape."""
-    return lambda step, values: getattr(gpu_opt_v1, operation)(
-        step, values, lambda *_: gpu_3xtf32.LARGE
+    return functools.partial(
+        gpu_opt_v1.RUNG.launches[operation], tile_for=lambda *_: gpu_3xtf32.LARGE
     )
 
 

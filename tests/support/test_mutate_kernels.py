@@ -134,7 +134,7 @@ def test_tests_that_fail_without_a_mutation_are_said(toy):
         mutate_kernels.main(["toy"], toy)
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+@needs.COMPILER
 def test_a_mutant_that_does_not_compile_is_left_out_of_what_is_loaded_then(toy, monkeypatch):
     """Also where the emulator does not look whether files have changed, as in the tests."""
     monkeypatch.setattr(cuda_emulator, "isolated", False)

@@ -12,6 +12,7 @@ import assumptions
 import count
 import counting
 import disassembly
+import needs
 import prediction
 from assumptions import ASSUMPTIONS
 from ladder.errors import UserError
@@ -97,10 +98,7 @@ def test_a_load_is_under_way_until_an_instruction_reads_it():
     assert loads("FADD R1, R2, R3") == []
 
 
-@pytest.mark.skipif(
-    not (disassembly.installed() and counting.nvrtc.installed()),
-    reason="no disassembler (envs/kernels.txt)",
-)
+@needs.DISASSEMBLER
 def test_a_compiled_kernel_is_taken_apart():
     bodies = counting._bodies("gpu_basic/relu.cu", ())
     assert {name: (one.is_loop, one.global_loads) for name, one in bodies.items()} == {

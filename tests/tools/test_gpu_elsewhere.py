@@ -14,16 +14,15 @@ import numpy as np
 import pytest
 
 import gpu_check
+import needs
 import programs
 import stand_in_gpu
 from ladder.executors.cuda import nvrtc
 from ladder.sources import ROOT
 
 
-@pytest.mark.skipif(
-    not nvrtc.installed() or shutil.which("g++") is None,
-    reason="no NVRTC (envs/kernels.txt) or no g++",
-)
+@needs.NVRTC
+@needs.COMPILER
 def test_prepared_kernels_and_one_folder_are_all_that_a_machine_needs(tmp_path):
     out = tmp_path / "check"
     prepared = call(sys.executable, ROOT, {}, out, "--prepare", "--rungs", "gpu_basic,gpu_bf16")

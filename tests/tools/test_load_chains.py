@@ -8,6 +8,7 @@ import pytest
 import cuda_emulator
 import disassembly
 import load_chains
+import needs
 from ladder.executors.cuda import nvrtc
 from ladder.rungs import counted
 
@@ -49,9 +50,7 @@ def groups(source):
     )
 
 
-@pytest.mark.skipif(
-    not (disassembly.installed() and nvrtc.installed()), reason="no disassembler (envs/kernels.txt)"
-)
+@needs.DISASSEMBLER
 @pytest.mark.parametrize(
     "name, n, loads",
     [

@@ -45,8 +45,7 @@ HERE = [
 
 @pytest.mark.parametrize("here", HERE)
 def test_what_the_page_says_of_runs_plans_their_versions_whatever_is_configured(monkeypatch, here):
-    base = RAW
-    planned = [chains.chain(runs.resolve(config.load(base | run)))["report"] for run in COMPARED]
+    planned = [chains.chain(runs.resolve(config.load(RAW | run)))["report"] for run in COMPARED]
     inputs = [
         {
             role: types.SimpleNamespace(manifest={"spec": parent.spec})
@@ -54,14 +53,14 @@ def test_what_the_page_says_of_runs_plans_their_versions_whatever_is_configured(
         }
         for report in planned
     ]
-    monkeypatch.setattr(make_runs.config, "base", lambda: base | here)
+    monkeypatch.setattr(make_runs.config, "base", lambda: RAW | here)
     make_runs.configured.cache_clear()
     entries = [
         make_runs.entry(reproduce.settings(roles, report.spec["params"]))
         for roles, report in zip(inputs, planned, strict=True)
     ]
     make_runs.configured.cache_clear()
-    plan = plans.load(base | here | {"runs": json.loads(json.dumps(entries))})
+    plan = plans.load(RAW | here | {"runs": json.loads(json.dumps(entries))})
     assert [run.report.version for run in plan.listed] == [report.version for report in planned]
 
 

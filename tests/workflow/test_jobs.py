@@ -290,6 +290,8 @@ def test_two_stages_on_few_images_share_all_threads(monkeypatch, dataset, thread
 def test_stages_without_a_training_share_the_threads_of_more_images(monkeypatch, dataset, threads):
     monkeypatch.setattr(jobs.runtime, "available_cores", lambda: 7)
     fitted = {"network": "patch_net", "training": "patches", "features_pool": "none"}
+    # "strong" is the untrained network of a run that would be trained
+    fitted |= {"controls": ["strong"]}
     plan = plans.load({**RAW, **fitted, "dataset": dataset, "threads": "all"})
     assert jobs_of(plan).threads(plan.chain["patches"].version) == threads
 

@@ -36,11 +36,6 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def raw():
-    return planned.RAW
-
-
 def read(text, image=(32, 32, 3), classes=10, path="mine.yaml"):
     pathlib.Path(path).write_text(text)
     params = network_files.params(path, image, classes)
@@ -106,7 +101,7 @@ def test_names_that_yaml_reads_as_something_else_are_quoted(here):
             "filters is 0, but must be a whole number at least 1 and at most 65,536 or classes",
         ),
         ("filters: 16", "filter: 16", 5, "a layer has no key 'filter'; did you mean filters?"),
-        ("kind: conv2d", "kind: conv3d", 5, "did you mean conv2d?"),
+        ("kind: conv2d", "kind: conv3d", 5, "that docs/networks.md has; did you mean conv2d?"),
         (
             "kind: maxpool2d",
             "kind: maxpool2d, window: 40",
@@ -254,12 +249,12 @@ def test_a_file_may_draw_latent_values_once(here):
         read(DRAWN.replace("0.5", "0"))
 
 
-def test_the_content_of_the_file_is_part_of_versions_and_its_place_is_not(here, raw):
+def test_the_content_of_the_file_is_part_of_versions_and_its_place_is_not(here):
     def version(text, folder="."):
         path = here / folder / "mine.yaml"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        return chains.chain(runs.resolve(config.load(raw | {"network": str(path)})))[
+        return chains.chain(runs.resolve(config.load(planned.RAW | {"network": str(path)})))[
             "train"
         ].version
 
@@ -267,9 +262,9 @@ def test_the_content_of_the_file_is_part_of_versions_and_its_place_is_not(here, 
     assert version(MINE) != version(changed("units: 64", "units: 65"))
 
 
-def test_the_layers_are_what_other_keys_are_checked_against(here, raw):
+def test_the_layers_are_what_other_keys_are_checked_against(here):
     (here / "mine.yaml").write_text(MINE)
-    raw |= {"network": "mine.yaml", "variant": "cpu"}
+    raw = planned.RAW | {"network": "mine.yaml", "variant": "cpu"}
     assert runs.resolve(config.load(raw | {"features_layer": "pool1"})).features_layer == "pool1"
     with pytest.raises(UserError, match="mine.yaml has no such layer; did you mean hidden"):
         runs.resolve(config.load(raw | {"features_layer": "hiden"}))
@@ -280,11 +275,11 @@ def test_the_layers_are_what_other_keys_are_checked_against(here, raw):
     [(10**6, "not even 1 fits, with 263,306 parameters"), (6 * 10**6, "or less fits")],
 )
 def test_a_network_that_does_not_fit_the_memory_is_refused_before_anything_runs(
-    here, raw, monkeypatch, memory, words
+    here, monkeypatch, memory, words
 ):
     (here / "mine.yaml").write_text(MINE)
     monkeypatch.setattr(runtime, "memory_bytes", lambda: memory)
-    raw |= {"network": "mine.yaml", "variant": "cpu", "batch_size": 64}
+    raw = planned.RAW | {"network": "mine.yaml", "variant": "cpu", "batch_size": 64}
     with pytest.raises(
         UserError, match="^config: a training step of mine.yaml with batch_size 64 takes .* has"
     ) as error:
@@ -323,24 +318,22 @@ def test_what_attention_cannot_part_is_one_line(here):
         read("loss: mse\nfeatures: parts\nlayers:\n" + rows)
 
 
-def test_a_reports_settings_and_file_plan_the_very_same_run(here, raw):
+def test_a_reports_settings_and_file_plan_the_very_same_run(here):
     (here / "first").mkdir()
     (here / "first/mine.yaml").write_text(MINE)
-    planned = chains.chain(
+    first = chains.chain(
         runs.resolve(
-            config.load(raw | {"network": str(here / "first/mine.yaml"), "batch_size": 16})
+            config.load(planned.RAW | {"network": str(here / "first/mine.yaml"), "batch_size": 16})
         )
     )
-    params = planned["report"].spec["params"]
-    manifests = {
-        role: Planned(artifact.spec) for role, artifact in planned["report"].parents.items()
-    }
+    params = first["report"].spec["params"]
+    manifests = {role: Planned(artifact.spec) for role, artifact in first["report"].parents.items()}
     (here / "mine.yaml").write_text(reproduce.network_file(params))
     written = yaml.safe_load(reproduce.text(reproduce.settings(manifests, params)))
     assert written["network"] == "mine.yaml"
-    again = chains.chain(runs.resolve(config.load(raw | written)))
+    again = chains.chain(runs.resolve(config.load(planned.RAW | written)))
     assert {role: artifact.version for role, artifact in again.items()} == {
-        role: artifact.version for role, artifact in planned.items()
+        role: artifact.version for role, artifact in first.items()
     }
 
 

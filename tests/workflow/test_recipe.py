@@ -170,6 +170,9 @@ def test_what_was_chosen_is_said_a_line_each_with_its_reason(pets):
     assert "batch_size 40 (there are no more training images than 40)" in lines
     assert any(line.startswith("network patch_net, training patches") for line in lines)
     assert "40 training pictures are few: 64 and more are better" in lines
+    other = plans.notes(plans.load(config.base() | MACHINE | pets | {"dataset": "digits"}))
+    assert f"folder {pets['folder']} is not read: dataset is digits, not folder" in other
+    assert not [line for line in lines if "is not read" in line]
 
 
 def test_auto_is_for_any_other_data_set_what_config_yaml_used_to_say():

@@ -19,8 +19,7 @@ KEYS = {
 @pytest.fixture
 def loaded():
     """Loads the committed configuration with these overrides."""
-    raw = planned.RAW
-    return lambda **keys: config.load(raw | {"svm_backend": "sklearn"} | keys)
+    return lambda **keys: config.load(planned.RAW | {"svm_backend": "sklearn"} | keys)
 
 
 def overrides(loaded, **of):

@@ -46,6 +46,11 @@ def test_a_missing_or_binary_file_of_settings_is_one_line_with_the_nearest_name(
     assert line.startswith(said)
 
 
+def test_help_is_snakemakes(capsys):
+    assert terminal.run(["--help"]) == 0
+    assert capsys.readouterr().out.startswith("usage: ")
+
+
 def test_a_mistyped_target_is_one_line_and_a_file_that_is_there_is_none():
     commands.check_targets([__file__], [])
     for target, near in (
@@ -185,40 +190,37 @@ def test_ctrl_c_once_or_twice_is_one_line_and_the_next_command_goes_on(tmp_path)
 
 
 @pytest.mark.parametrize(
-    "words, targets, wanted",
+    "words, wanted",
     [
         (
-            ["report", "pets"],
             ["report", "pets"],
             ["report", "--config", "dataset=folder", 'folder="pets"'],
         ),
         (
             ["report", "a.npz", "--config", "seed=2"],
-            ["report", "a.npz"],
             ["report", "--config", "dataset=folder", 'folder="a.npz"', "seed=2"],
         ),
         (
             ["report", "pets", "--config=seed=2"],
-            ["report", "pets"],
             ["report", "--config", "dataset=folder", 'folder="pets"', "seed=2"],
         ),
-        (["./data"], ["./data"], ["--config", "dataset=folder", 'folder="./data"']),
-        (["not/there"], ["not/there"], ["--config", "dataset=folder", 'folder="not/there"']),
-        (["data"], ["data"], ["data"]),
-        (["results/repot.html"], ["results/repot.html"], ["results/repot.html"]),
-        (["report", "--directory", "pets"], ["report"], ["report", "--directory", "pets"]),
-        (["notes.txt"], ["notes.txt"], ["notes.txt"]),
+        (["./data"], ["--config", "dataset=folder", 'folder="./data"']),
+        (["not/there"], ["--config", "dataset=folder", 'folder="not/there"']),
+        (["data"], ["data"]),
+        (["results/repot.html"], ["results/repot.html"]),
+        (["report", "--directory", "pets"], ["report", "--directory", "pets"]),
+        (["notes.txt"], ["notes.txt"]),
     ],
 )
 def test_a_target_that_is_a_folder_of_pictures_becomes_settings(
-    tmp_path, monkeypatch, words, targets, wanted
+    tmp_path, monkeypatch, words, wanted
 ):
     monkeypatch.chdir(tmp_path)
     for folder in ("pets", "data", "results"):
         pathlib.Path(folder).mkdir()
     for file in ("a.npz", "notes.txt"):
         pathlib.Path(file).touch()
-    assert terminal.with_pictures(words, targets) == wanted
+    assert terminal.with_pictures(words) == wanted
 
 
 def test_a_page_that_is_no_runs_report_is_named_and_no_other_runs_verdict(tmp_path, monkeypatch):

@@ -28,9 +28,8 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def loaded(**of):
-    raw = planned.RAW
     return config.load(
-        raw | {"svm_backend": "sklearn", "search": {"strategy": "tpe", "keys": KEYS, **of}}
+        planned.RAW | {"svm_backend": "sklearn", "search": {"strategy": "tpe", "keys": KEYS, **of}}
     )
 
 
@@ -205,7 +204,8 @@ def test_the_study_is_a_database_of_optuna(tmp_path):
     ],
 )
 def test_an_impossible_search_is_one_line(of, keys, words):
-    raw = planned.RAW
     with pytest.raises(UserError) as error:
-        search.plan(config.load(raw | keys | {"search": {"strategy": "tpe", "keys": KEYS, **of}}))
+        search.plan(
+            config.load(planned.RAW | keys | {"search": {"strategy": "tpe", "keys": KEYS, **of}})
+        )
     assert words in str(error.value) and str(error.value).isprintable()

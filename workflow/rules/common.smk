@@ -10,7 +10,6 @@ import subprocess
 import sys
 
 import ladder
-from snakemake import cli
 
 from ladder import caller
 from ladder.stage import command
@@ -203,11 +202,6 @@ def reached(wildcards):
 # After a command: a notice on each page of another configuration, and results/runs.html where a run is newer.
 
 
-def named_targets():
-    """Every word of the command that Snakemake takes for a target, our own or not."""
-    return cli.get_argument_parser().parse_known_args(list(COMMAND.words))[0].targets
-
-
 def check_targets():
     """Raise UserError, with the nearest names, if the command names a target that no rule makes."""
     if not COMMAND.is_main or HOME != str(workflow.basedir):
@@ -216,7 +210,7 @@ def check_targets():
     commands.check_targets(
         [
             target
-            for target in named_targets()
+            for target in terminal.named_targets(COMMAND.words)
             if target not in known
             and not any(rule.is_producer(target) for rule in workflow.rules)
         ],
@@ -235,7 +229,7 @@ def finish():
 def say_pages():
     """The verdict and the address of each page, as the last lines; run_workflow.py prints its own."""
     if COMMAND.is_main and not COMMAND.dry and not caller.fact("quiet"):
-        say(*terminal.page_lines(set(named_targets()) or {terminal.DEFAULT}))
+        say(*terminal.page_lines(terminal.named_targets(COMMAND.words)))
 
 
 @atexit.register

@@ -785,7 +785,7 @@ def _launch(library, launch, args, order="forward", buffers=(), **fields):
     function = launch.function
     with function.module.globals_of(library):
         result = library[f"launch_{_symbol(function.name)}"](
-            ctypes.byref(_Launch(**{**given, **fields}))
+            ctypes.byref(_Launch(**given | fields))
         )
     if result and "seconds" not in fields:
         raise KernelFault.of_all([faults.named(first.list[0], library, function, launch.args)])

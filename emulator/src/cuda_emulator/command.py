@@ -3,7 +3,8 @@
     cuda-emulator check vector_add.cu --grid n/256 --block 256 --size n=sweep \\
         --args x:float32[n] y:float32[n]=empty n:int32=n
 
-Exit status: 0 without an error, 1 with one, 2 where nothing could be checked, 130 if interrupted.
+Exit status: 0 without an error (of `run` the program's own), 1 with one, 2 where nothing could be
+checked, 130 if interrupted.
 """
 
 import argparse
@@ -15,10 +16,10 @@ import pathlib
 import sys
 
 import cuda_emulator
-from cuda_emulator import arguments, faults, hints, report, run, survey, watched
+from cuda_emulator import arguments, faults, report, run, survey, watched
 from cuda_emulator.arguments import ArgumentError
+from cuda_emulator.report import INTERRUPTED, RIGHT, UNCHECKED, WRONG
 
-RIGHT, WRONG, UNCHECKED, INTERRUPTED = 0, 1, 2, 130
 SWEPT = (1, 2)  # multiples of a block, around which sizes are swept
 SAMPLE = 4  # blocks that are counted, at most
 
@@ -42,14 +43,8 @@ def main(words=None):
         if not cuda_emulator.compiled():
             print("compiling the emulator, once: ten seconds of a processor", file=sys.stderr)
         return options.command(options)
-    except cuda_emulator.CompileError as error:
-        print(f"cuda-emulator: {hints.first_lines(str(error))}", file=sys.stderr)
-    except (ArgumentError, OSError) as error:
-        print(f"cuda-emulator: {error}", file=sys.stderr)
-    except cuda_emulator.KernelFault as fault:  # of arguments that no launch can have
-        print(f"cuda-emulator: {fault}", file=sys.stderr)
-    except KeyError as error:
-        print(f"cuda-emulator: {error.args[0]}", file=sys.stderr)
+    except report.ERRORS as error:
+        report.print_error(error)
     except KeyboardInterrupt:
         print("cuda-emulator: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -60,7 +55,7 @@ def _parser():
     parser = argparse.ArgumentParser(
         prog="cuda-emulator",
         description="Runs CUDA kernels on the CPU and names what is wrong with them.",
-        epilog=__doc__.splitlines()[-1],
+        epilog=__doc__.rpartition("\n\n")[2],
     )
     parser.add_argument("--version", action="version", version=cuda_emulator.__version__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

@@ -19,7 +19,8 @@ _SIZES = {
 }
 _CONSTANT = re.compile(
     r"^[ \t]*#define[ \t]+(\w+)[ \t]+([^\n]+)$"
-    r"|\b(?:const|constexpr)\s+(?:static\s+|unsigned\s+|const\s+)*(?:int|size_t|unsigned)\s+(\w+\s*=[^;{]+)[;{]",
+    r"|\b(?:const|constexpr)\s+(?:static\s+|unsigned\s+|const\s+)*"
+    r"(?:int|size_t|unsigned)\s+(\w+\s*=[^;{]+)[;{]",
     re.MULTILINE,
 )
 _TYPEDEF = re.compile(r"\btypedef\s+([\w\s]+?)\s+(\w+)\s*;|\busing\s+(\w+)\s*=\s*([\w\s]+?)\s*;")

@@ -42,6 +42,11 @@ class Fault:
         times = f" ({self.times} times)" if self.times > 1 else ""
         return f"{self.kernel}: {self.kind}: {self.message}{other}{place}{times}"
 
+    @property
+    def places(self):
+        """Its place and that of the other access: of a race either comes first."""
+        return frozenset([(self.file, self.line), self.other or (self.file, self.line)])
+
     def allowed(self, patterns):
         """Whether one of the patterns, "KIND", "FILE:LINE" or "KIND at FILE:LINE", or a comment in
         the line of either access, `cuda-emulator: allow KIND`, allows it.

@@ -30,6 +30,14 @@ _HINTS = (
         "the README lists what of CUDA is not modelled",
     ),
     (
+        r"undefined reference to `emulator::(\w+)",
+        "the host calls {0}, which is of the device: __CUDA_ARCH__ is defined for the host too",
+    ),
+    (
+        r"undefined reference to `(.+)'",
+        "{0} is declared, and the file and its headers have no body of it",
+    ),
+    (
         r"Error: .*(?:junk at end of line|no such instruction|bad register name)"
         r"|inline PTX without a model",
         "inline PTX that has no model: call what ptx.h has for it where CUDA_EMULATOR is defined",

@@ -1,12 +1,33 @@
-"""What the command prints: faults as text, JSON and annotations of GitHub, counts as a table."""
+"""What the command prints: faults as text, JSON and annotations of GitHub, counts as a table; and
+its exit statuses.
+"""
 
 import dataclasses
 import pathlib
+import sys
 
-from cuda_emulator import faults
+import cuda_emulator
+from cuda_emulator import faults, hints
+from cuda_emulator.arguments import ArgumentError
+
+RIGHT, WRONG, UNCHECKED, INTERRUPTED = 0, 1, 2, 130
+# of a user, or of what is installed; a KernelFault is of arguments that no launch can have
+ERRORS = (
+    cuda_emulator.CompileError,
+    cuda_emulator.KernelFault,
+    ArgumentError,
+    KeyError,
+    OSError,
+)
 
 SECTOR = 32  # bytes that a GPU moves at least
 ENOUGH = 0.8  # of the bytes that are moved, or of the wavefronts, that is not worth a word
+
+
+def print_error(error):
+    """To stderr, one of ERRORS."""
+    what = error.args[0] if isinstance(error, KeyError) else error
+    print(f"cuda-emulator: {hints.first_lines(str(what))}", file=sys.stderr)
 
 
 def text(listed):
@@ -15,9 +36,9 @@ def text(listed):
 
 
 def _lines(fault):
-    place = f"{fault.file}:{fault.line}: " if fault.line else ""
+    place = f"{fault.file}:{fault.line}" if fault.line else fault.kernel
     times = f" ({fault.times} times)" if fault.times > 1 else ""
-    yield f"{place}{fault.severity}: {fault.kind}: {fault.message}{times}"
+    yield f"{place}: {fault.severity}: {fault.kind}: {fault.message}{times}"
     if line := faults.source_line(fault.file, fault.line).strip():
         yield f"    {line}"
     if fault.other:
@@ -30,21 +51,22 @@ def _lines(fault):
 def summary(runs):
     """One line for all runs of a kernel."""
     kernel = runs[0].report.kernel
-    counts = [
-        number(sum(len(getattr(run.report, kind)) for run in runs), kind[:-1])
-        for kind in ("errors", "notes")
-    ]
+    errors = sum(len(run.report.errors) for run in runs)
+    notes = sum(len(run.report.notes) for run in runs)
     seconds = sum(run.report.seconds for run in runs)
     accesses = sum(run.report.accesses for run in runs)
-    launches = number(len(runs), "launch", "launches")
     return (
-        f"{kernel}: {counts[0]}, {counts[1]} in {launches}, each in {runs[0].orders} orders of threads; "
+        f"{kernel}: {totals(errors, notes, len(runs))}, each in {runs[0].orders} orders of threads; "
         f"{accesses:,} accesses watched in {seconds:.1f} s; __CUDA_ARCH__ is {runs[0].architecture}0"
     )
 
 
-def number(count, word, words=None):
-    return f"{count} {word if count == 1 else words or word + 's'}"
+def totals(errors, notes, launches):
+    """As "1 error, 0 notes in 2 launches"."""
+    return (
+        f"{errors} error{'s' * (errors != 1)}, {notes} note{'s' * (notes != 1)} in "
+        f"{launches} launch{'es' * (launches != 1)}"
+    )
 
 
 def as_json(runs):

@@ -8,8 +8,11 @@ host/cuda_runtime.h, which calls `_Program.launch` for `kernel<<<grid, block>>>(
 import ctypes
 import mmap
 import os
+import pathlib
 import signal
 import sys
+import tempfile
+import traceback
 
 import numpy as np
 
@@ -19,16 +22,14 @@ from cuda_emulator.source import SourceError
 
 HOST = cuda_emulator.HERE / "host"
 INVALID_CONFIGURATION = 9  # cudaErrorInvalidConfiguration
-UNCHECKED = 2
+LIBC = ctypes.CDLL(None)
+DEATH_OF_PARENT = 1  # PR_SET_PDEATHSIG of prctl
 
 
 class _Allocation(ctypes.Structure):
-    _fields_ = [
-        ("begin", ctypes.c_uint64),
-        ("held", ctypes.c_uint64),
-        ("bytes", ctypes.c_uint64),
-        ("empty", ctypes.c_uint64),
-    ]
+    """As in host/cuda_runtime.h."""
+
+    _fields_ = cuda_emulator._fields("begin held bytes empty")
 
 
 class _Totals(ctypes.Structure):
@@ -36,7 +37,7 @@ class _Totals(ctypes.Structure):
     not be run.
     """
 
-    _fields_ = [(name, ctypes.c_uint64) for name in "launches errors notes unchecked".split()]
+    _fields_ = cuda_emulator._fields("launches errors notes unchecked")
 
 
 _LAUNCH = ctypes.CFUNCTYPE(
@@ -67,20 +68,20 @@ def run(module, words, seconds=watched.SECONDS):
         ended = f"by {signal.Signals(-status).name}"
         ended += ", as where the host reads what cudaMalloc returned" * (status == -signal.SIGSEGV)
     print(
-        f"{module.source.name}: {report.number(totals.errors, 'error')}, "
-        f"{report.number(totals.notes, 'note')} in "
-        f"{report.number(totals.launches, 'launch', 'launches')}; the program ended {ended}",
+        f"{module.source.name}: {report.totals(totals.errors, totals.notes, totals.launches)}; "
+        f"the program ended {ended}",
         file=sys.stderr,
     )
     if totals.errors:
-        return 1
-    return UNCHECKED if totals.unchecked or status < 0 else status
+        return report.WRONG
+    return report.UNCHECKED if totals.unchecked or status < 0 else status
 
 
 def host_library(module):
     """The path of the shared library of a Module's host code, from the cache or compiled now."""
-    headers = [path.read_text("utf-8") for path in sorted(HOST.iterdir())]
-    made_from = [*headers, cuda_emulator._compiler(), *module._read()]
+    files = [pathlib.Path(__file__), *cuda_emulator.HERE.glob("*.h"), *HOST.iterdir()]
+    made_from = [path.read_text("utf-8") for path in sorted(files)]
+    made_from += [*cuda_emulator._COMMON_FLAGS, cuda_emulator._compiler(), *module._read()]
     library = cuda_emulator._cache() / f"program-{cuda_emulator._hash(made_from)}.so"
     with cuda_emulator.missing(library) as absent:
         if absent:
@@ -89,24 +90,23 @@ def host_library(module):
 
 
 def _compile(module, library):
+    if "main" not in {name for item in module.parsed.leaves for name in item.names}:
+        raise cuda_emulator.CompileError(f"{module.source.name} has no main; `check` runs a kernel")
     try:
         text = module.parsed.host_text()
     except SourceError as error:
         raise cuda_emulator.CompileError(f"{module.source.name}: {error}") from None
-    if "main" not in {name for item in module.parsed.leaves for name in item.names}:
-        raise cuda_emulator.CompileError(f"{module.source.name} has no main; `check` runs a kernel")
-    folders, _ = cuda_emulator._folders_and_headers(module.include)
-    own = module.source.parent
     lines = [f'#include "{cuda_emulator.HERE / "cuda_emulator.h"}"']
     lines += [f"#undef {name}" for name in ("printf", "assert", "clock", "clock64")]
     lines += ["#include <cassert>", f'#include "{HOST / "cuda_runtime.h"}"']
     for name in sorted(module.parsed.missing):
         lines += [f"#if __has_include(<{name}>)", f"#include <{name}>", "#endif"]
-    wrapper = library.with_suffix(".cpp")
-    wrapper.write_text("\n".join((*lines, text)), "utf-8")
-    flags = ["-O1", "-fvisibility=default", "-shared", f"-I{HOST}", f"-I{own}"]
-    cuda_emulator._compile([*flags, *(f"-I{path}" for path in folders), str(wrapper)], library)
-    wrapper.unlink()
+    # the program's own variables come before those of that name in Python's process
+    flags = ["-O1", "-fvisibility=default", "-shared", "-Wl,-Bsymbolic,-z,defs", f"-I{HOST}"]
+    with tempfile.TemporaryDirectory(dir=cuda_emulator._cache()) as folder:
+        wrapper = pathlib.Path(folder, "host.cpp")
+        wrapper.write_text("\n".join((*lines, text)), "utf-8")
+        cuda_emulator._compile([*flags, str(wrapper)], library)
 
 
 class _Program:
@@ -116,31 +116,32 @@ class _Program:
         self.module, self.totals, self.seconds = module, totals, seconds
         self.library = ctypes.CDLL(str(path))
         self.known = set()  # faults that were printed
-        self.callbacks = _LAUNCH(self._guarded_launch), _VARIABLE(self._variable)
-        for name, callback in zip(("launch", "variable"), self.callbacks, strict=True):
-            place = ctypes.c_void_p.in_dll(self.library, f"emulator_{name}")
+        self.callbacks = {
+            "emulator_launch": _LAUNCH(self._guarded_launch),
+            "emulator_variable": _VARIABLE(self._variable),
+        }
+        for name, callback in self.callbacks.items():
+            place = ctypes.c_void_p.in_dll(self.library, name)
             place.value = ctypes.cast(callback, ctypes.c_void_p).value
         self.library.emulator_allocation.restype = ctypes.POINTER(_Allocation)
 
     def main(self, words):
         """Never returns."""
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the host may be in an endless loop
+        LIBC.prctl(DEATH_OF_PARENT, signal.SIGKILL)
+        for number in (signal.SIGINT, signal.SIGPIPE):  # which Python handles, or ignores
+            signal.signal(number, signal.SIG_DFL)
         given = [os.fsencode(word) for word in (self.module.source, *words)]
-        self._end(self.library.main(len(given), (ctypes.c_char_p * (len(given) + 1))(*given)))
-
-    def _end(self, status):
-        _flush()
-        os._exit(status & 255)
+        LIBC.exit(self.library.main(len(given), (ctypes.c_char_p * (len(given) + 1))(*given)))
 
     def _guarded_launch(self, *launch):
         try:
             return self._launch(*launch)
-        except (cuda_emulator.CompileError, cuda_emulator.KernelFault) as error:
-            print(f"cuda-emulator: {error}", file=sys.stderr)
-        except KeyError as error:
-            print(f"cuda-emulator: {error.args[0]}", file=sys.stderr)
+        except report.ERRORS as error:
+            report.print_error(error)
+        except Exception:
+            traceback.print_exc()  # ctypes would go on as after a launch without a fault
         self.totals.unchecked = 1
-        return self._end(UNCHECKED)
+        LIBC.exit(report.UNCHECKED)
 
     def _launch(self, name, sizes, shared_bytes, addresses):
         """CUDA's error of a launch, 0 without."""
@@ -158,8 +159,8 @@ class _Program:
                 value = ctypes.string_at(addresses[number], parameter.dtype.itemsize)
                 args.append(np.frombuffer(value, parameter.dtype)[0])
         grid, block = tuple(sizes[:3]), tuple(sizes[3:6])
-        options = {"uninitialised": empty, "seconds": self.seconds}
-        result = watched.examine(function, grid, block, args, shared_bytes, **options)
+        launch = function, grid, block, args, shared_bytes
+        result = watched.examine(*launch, uninitialised=empty, seconds=self.seconds)
         for allocation in written:
             allocation.empty = 0
         self._count(result)
@@ -168,9 +169,9 @@ class _Program:
 
     def _count(self, result):
         self.totals.launches += 1
-        _flush()
+        LIBC.fflush(None)
         for fault in result.faults:
-            key = fault.kind, fault.file, fault.line, fault.other
+            key = fault.kind, fault.places, "" if fault.line else fault.kernel
             if key not in self.known:
                 self.known.add(key)
                 self.totals.errors += fault.severity == "error"
@@ -190,14 +191,10 @@ class _Program:
     def _variable(self, name, size):
         try:
             array = self.module.get_global(name.decode())
-        except (KeyError, cuda_emulator.CompileError) as error:
-            print(f"cuda-emulator: {error.args[0]}", file=sys.stderr)
+        except report.ERRORS as error:
+            report.print_error(error)
             return None
         return array.ctypes.data if size <= array.nbytes else None
-
-
-def _flush():
-    ctypes.CDLL(None).fflush(None)
 
 
 def _array(pointer, allocation, dtype):

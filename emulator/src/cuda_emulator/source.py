@@ -264,7 +264,7 @@ class Source:
         if len(names) != 1:
             file, line = self.place(self.tokens[at].start)
             raise SourceError(
-                f"line {line} launches {name} in a template, with other arguments in each of its "
+                f"line {line} of {pathlib.Path(file).name} launches {name} in a template, with other arguments in each of its "
                 "instances; name the kernel's instance there"
             )
         arguments = ", ".join(

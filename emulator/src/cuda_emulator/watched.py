@@ -24,7 +24,7 @@ SECONDS = 60  # of the processor, that a launch may take in one order
 # Part of the largest number by which sums of atomics may differ between two orders, or so many
 # steps of the type, if that is more
 TOLERANCE, STEPS = 1e-5, 16
-FOLLOW = "unwritten output", "no access"  # notes, from errors
+FOLLOW = "unwritten output", "no access"  # notes that follow from errors
 ELSEWHERE = 63  # the bit of Faults.atomics for all that is no argument
 
 
@@ -308,9 +308,7 @@ def merged(listed):
     """The faults with those of several orders as one."""
     faults_by_place = {}
     for fault in listed:
-        # of a race either access comes first
-        places = frozenset([(fault.file, fault.line), fault.other or (fault.file, fault.line)])
-        key = fault.kind, places, "" if fault.line else fault.message
+        key = fault.kind, fault.places, "" if fault.line else fault.message
         faults_by_place.setdefault(key, []).append(fault)
     return [functools.reduce(_joined, same) for same in faults_by_place.values()]
 

@@ -9,8 +9,6 @@ import needs
 from ladder.errors import UserError
 from ladder.executors.cuda import nvrtc
 
-needs_nvrtc = needs.NVRTC
-
 COPY = """
 extern "C" __global__ void __launch_bounds__(256) copy_wide(const float4* __restrict__ x, float4* y, int count) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -66,7 +64,7 @@ def compiled(tmp_path):
     return compile_text
 
 
-@needs_nvrtc
+@needs.NVRTC
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
 def test_every_architecture_compiles_to_machine_code(compiled, architecture):
     result = compiled(COPY, architecture)
@@ -78,7 +76,7 @@ def test_every_architecture_compiles_to_machine_code(compiled, architecture):
     assert all(kernel.spill_bytes == kernel.stack_bytes == 0 for kernel in result.kernels.values())
 
 
-@needs_nvrtc
+@needs.NVRTC
 @pytest.mark.parametrize("size", [4, 16])
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES[1:])
 def test_copies_are_asynchronous_from_sm_80_on(compiled, architecture, size):
@@ -89,26 +87,26 @@ def test_copies_are_asynchronous_from_sm_80_on(compiled, architecture, size):
     )
 
 
-@needs_nvrtc
+@needs.NVRTC
 def test_spills_are_reported(compiled):
     assert compiled(SPILLING).kernels["spill"].spill_bytes > 0
 
 
-@needs_nvrtc
+@needs.NVRTC
 def test_16_byte_accesses_are_found_where_they_are(compiled):
     ptx = compiled(COPY).ptx
     assert nvrtc.wide_accesses(ptx, "copy_wide") == (1, 1)
     assert nvrtc.wide_accesses(ptx, "copy_narrow") == (0, 0)
 
 
-@needs_nvrtc
+@needs.NVRTC
 def test_denormals_are_kept_and_multiply_add_is_fused(compiled):
     ptx = compiled(COPY).ptx
     assert "fma.rn.f32" in ptx
     assert ".ftz" not in ptx
 
 
-@needs_nvrtc
+@needs.NVRTC
 def test_defines_reach_the_source(compiled):
     text = '#if TILE != 8\n#error "no tile"\n#endif\nextern "C" __global__ void nothing() {}'
     assert "nothing" in compiled(text, defines=("TILE=8",)).kernels
@@ -116,7 +114,7 @@ def test_defines_reach_the_source(compiled):
         compiled(text, defines=("TILE=7",))
 
 
-@needs_nvrtc
+@needs.NVRTC
 def test_error_names_file_line_and_reason_in_one_line(compiled):
     with pytest.raises(
         UserError, match=r'kernel\.cu:3: identifier "missing" is undefined \(compiling for sm_80\)$'
@@ -127,20 +125,20 @@ def test_error_names_file_line_and_reason_in_one_line(compiled):
     assert "\n" not in str(error.value)
 
 
-@needs_nvrtc
+@needs.NVRTC
 def test_error_in_a_header_names_the_header(compiled, tmp_path):
     (tmp_path / "part.cuh").write_text("\nint broken(;\n")
     with pytest.raises(UserError, match=r"part\.cuh:2: "):
         compiled('#include "part.cuh"\n')
 
 
-@needs_nvrtc
+@needs.NVRTC
 def test_missing_header_is_named(compiled):
     with pytest.raises(UserError, match=r"kernel\.cu:1: .*absent\.cuh"):
         compiled('#include "absent.cuh"\n')
 
 
-@needs_nvrtc
+@needs.NVRTC
 def test_too_much_static_shared_memory_is_refused(compiled):
     with pytest.raises(UserError, match="too much shared data"):
         compiled(
@@ -149,7 +147,7 @@ def test_too_much_static_shared_memory_is_refused(compiled):
         )
 
 
-@needs_nvrtc
+@needs.NVRTC
 def test_unknown_architecture_is_refused(compiled):
     with pytest.raises(
         UserError,

@@ -66,8 +66,7 @@ def test_the_file_has_the_best_runs_keys_and_the_configuration_takes_it():
         yaml.safe_load(text) == ENTRIES[1]["overrides"] == yaml.safe_load(text.partition("\n\n")[0])
     )
     assert "The best of 4 runs: validation accuracy 95.0 % on 180 images" in text
-    here = planned.RAW
-    config.load(here | yaml.safe_load(text))
+    config.load(planned.RAW | yaml.safe_load(text))
     assert yaml.safe_load(search.best_yaml(outcome({}))) == {}
 
 
@@ -82,9 +81,10 @@ OVERRIDES = {
 
 
 def test_the_printed_command_plans_the_best_run_whatever_files_the_search_had():
-    here = planned.RAW
     searched = config.load(
-        here | OVERRIDES | {"search": {"keys": {"learning_rate": [0.001, 0.01]}, "validation": 180}}
+        planned.RAW
+        | OVERRIDES
+        | {"search": {"keys": {"learning_rate": [0.001, 0.01]}, "validation": 180}}
     )
     best = next(
         entry
@@ -94,7 +94,7 @@ def test_the_printed_command_plans_the_best_run_whatever_files_the_search_had():
     settings = workflow_search.params(searched)["settings"]
     written = yaml.safe_load(search.best_yaml(outcome(RESULTS, settings=settings)))
     # config.yaml, changed after the search
-    edited = here | {"batch_size": 16, "seed": 9, "features_pool": 4}
+    edited = planned.RAW | {"batch_size": 16, "seed": 9, "features_pool": 4}
 
     def versions(run):
         roles = chains.chain(run)

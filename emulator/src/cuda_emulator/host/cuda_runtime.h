@@ -40,6 +40,24 @@ inline std::map<char*, Allocation> allocations;  // by `begin`
 inline cudaError_t last = cudaSuccess;
 inline cudaError_t note(cudaError_t error) { return error ? last = error : error; }
 
+struct Description {
+    cudaError_t error;
+    const char *name, *text;
+};
+inline Description description(cudaError_t error) {
+    static constexpr Description KNOWN[] = {
+        {cudaSuccess,                   "cudaSuccess",                   "no error"              },
+        {cudaErrorInvalidValue,         "cudaErrorInvalidValue",         "invalid argument"      },
+        {cudaErrorMemoryAllocation,     "cudaErrorMemoryAllocation",     "out of memory"         },
+        {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration",
+         "invalid configuration argument"                                                        },
+        {cudaErrorInvalidDevice,        "cudaErrorInvalidDevice",        "invalid device ordinal"},
+    };
+    for (const Description& known : KNOWN)
+        if (known.error == error) return known;
+    return {error, "unrecognized error code", "unrecognized error code"};
+}
+
 inline Allocation* find(const void* pointer) {
     auto* place = const_cast<char*>(static_cast<const char*>(pointer));
     auto above = allocations.upper_bound(place);
@@ -52,9 +70,12 @@ inline cudaError_t allocate(void** pointer, size_t bytes, bool managed) {
     constexpr size_t RESERVED = size_t(1) << 40, GAP = 1 << 20;
     static char* next = static_cast<char*>(
         mmap(nullptr, RESERVED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    static char* end = next + RESERVED;
+    if (next == MAP_FAILED || bytes > RESERVED - GAP) return note(cudaErrorMemoryAllocation);
     size_t whole = (bytes + 255) / 256 * 256;
-    char* held = bytes < RESERVED ? static_cast<char*>(aligned_alloc(256, whole + 256)) : nullptr;
-    if (next == MAP_FAILED || !held) return note(cudaErrorMemoryAllocation);
+    if (!managed && whole + GAP > size_t(end - next)) return note(cudaErrorMemoryAllocation);
+    auto* held = static_cast<char*>(aligned_alloc(256, whole + 256));
+    if (!held) return note(cudaErrorMemoryAllocation);
     memset(held, 0xff, whole);
     char* begin = managed ? held : next;
     if (!managed) next += whole + GAP;
@@ -63,23 +84,29 @@ inline cudaError_t allocate(void** pointer, size_t bytes, bool managed) {
     return cudaSuccess;
 }
 
-// The bytes behind a pointer of device or host, or null where it is the other's, or too few.
-inline char* bytes_at(const void* pointer, size_t bytes, int device, bool writes) {
-    auto* place = static_cast<char*>(const_cast<void*>(pointer));
-    Allocation* found = find(pointer);
-    if (!found) return device == 1 ? nullptr : place;
-    bool managed = found->begin == found->held;
-    if ((device == 0 && !managed) || place + bytes > found->begin + found->bytes) return nullptr;
-    if (writes) found->empty = 0;
-    return found->held + (place - found->begin);
+enum Side { HOST, DEVICE, EITHER };
+inline Side target_of(cudaMemcpyKind kind) {
+    return kind == cudaMemcpyDefault ? EITHER : Side(kind & 1);
+}
+inline Side source_of(cudaMemcpyKind kind) {
+    return kind == cudaMemcpyDefault ? EITHER : Side(kind >> 1);
 }
 
-inline cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-    bool any = kind == cudaMemcpyDefault;
-    char* target = bytes_at(to, bytes, any ? 2 : kind & 1, true);
-    const char* source = bytes_at(from, bytes, any ? 2 : kind >> 1, false);
-    if (!target || !source) return note(cudaErrorInvalidValue);
-    memmove(target, source, bytes);
+// The bytes behind a pointer, or null where it is not of this side, or there are too few.
+inline char* bytes_at(const void* pointer, size_t bytes, Side side, bool writes) {
+    auto* place = static_cast<char*>(const_cast<void*>(pointer));
+    Allocation* found = find(pointer);
+    if (!found) return side == DEVICE ? nullptr : place;
+    bool managed = found->begin == found->held;
+    size_t offset = place - found->begin;
+    if ((side == HOST && !managed) || bytes > found->bytes - offset) return nullptr;
+    if (writes) found->empty = 0;
+    return found->held + offset;
+}
+
+inline cudaError_t copy(void* to, const void* from, size_t bytes) {
+    if (!to || !from) return note(cudaErrorInvalidValue);
+    memmove(to, from, bytes);
     return cudaSuccess;
 }
 
@@ -116,12 +143,9 @@ struct Launcher<void(P...)> {
             values);
     }
 };
-inline cudaError_t copy_variable(const char* name, void* to, const void* from, size_t bytes,
-                                 size_t offset) {
-    auto* variable = static_cast<char*>(emulator_variable(name, offset + bytes));
-    if (!variable) return note(cudaErrorInvalidValue);
-    to ? memcpy(to, variable + offset, bytes) : memcpy(variable + offset, from, bytes);
-    return cudaSuccess;
+inline char* variable(const char* name, size_t bytes, size_t offset) {
+    auto* begin = static_cast<char*>(emulator_variable(name, offset + bytes));
+    return begin ? begin + offset : nullptr;
 }
 }  // namespace emulator_host
 
@@ -136,15 +160,15 @@ cudaError_t cudaMallocManaged(T** pointer, size_t bytes, unsigned = 1) {
 template <class T>
 cudaError_t cudaMallocHost(T** pointer, size_t bytes) {
     *pointer = static_cast<T*>(malloc(bytes));
-    return cudaSuccess;
+    return *pointer || !bytes ? cudaSuccess : emulator_host::note(cudaErrorMemoryAllocation);
 }
 inline cudaError_t cudaFreeHost(void* pointer) {
     free(pointer);
     return cudaSuccess;
 }
 inline cudaError_t cudaFree(void* pointer) {
-    auto found = emulator_host::allocations.find(static_cast<char*>(pointer));
     if (!pointer) return cudaSuccess;
+    auto found = emulator_host::allocations.find(static_cast<char*>(pointer));
     if (found == emulator_host::allocations.end())
         return emulator_host::note(cudaErrorInvalidValue);
     free(found->second.held);
@@ -152,25 +176,31 @@ inline cudaError_t cudaFree(void* pointer) {
     return cudaSuccess;
 }
 inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-    return emulator_host::copy(to, from, bytes, kind);
+    using namespace emulator_host;
+    return copy(bytes_at(to, bytes, target_of(kind), true),
+                bytes_at(from, bytes, source_of(kind), false), bytes);
 }
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                                    cudaStream_t = nullptr) {
-    return emulator_host::copy(to, from, bytes, kind);
+    return cudaMemcpy(to, from, bytes, kind);
 }
 inline cudaError_t cudaMemset(void* to, int value, size_t bytes) {
-    char* target = emulator_host::bytes_at(to, bytes, 1, true);
+    char* target = emulator_host::bytes_at(to, bytes, emulator_host::DEVICE, true);
     if (!target) return emulator_host::note(cudaErrorInvalidValue);
     memset(target, value, bytes);
     return cudaSuccess;
 }
 inline cudaError_t emulator_to_symbol(const char* name, const void* from, size_t bytes,
-                                      size_t offset = 0, cudaMemcpyKind = cudaMemcpyHostToDevice) {
-    return emulator_host::copy_variable(name, nullptr, from, bytes, offset);
+                                      size_t offset = 0,
+                                      cudaMemcpyKind kind = cudaMemcpyHostToDevice) {
+    using namespace emulator_host;
+    return copy(variable(name, bytes, offset), bytes_at(from, bytes, source_of(kind), false),
+                bytes);
 }
 inline cudaError_t emulator_from_symbol(const char* name, void* to, size_t bytes, size_t offset = 0,
-                                        cudaMemcpyKind = cudaMemcpyDeviceToHost) {
-    return emulator_host::copy_variable(name, to, nullptr, bytes, offset);
+                                        cudaMemcpyKind kind = cudaMemcpyDeviceToHost) {
+    using namespace emulator_host;
+    return copy(bytes_at(to, bytes, target_of(kind), true), variable(name, bytes, offset), bytes);
 }
 #define cudaMemcpyToSymbol(symbol, ...) emulator_to_symbol(#symbol, __VA_ARGS__)
 #define cudaMemcpyFromSymbol(to, symbol, ...) emulator_from_symbol(#symbol, to, __VA_ARGS__)
@@ -181,18 +211,10 @@ inline cudaError_t cudaDeviceReset() { return cudaSuccess; }
 inline cudaError_t cudaPeekAtLastError() { return emulator_host::last; }
 inline cudaError_t cudaGetLastError() { return std::exchange(emulator_host::last, cudaSuccess); }
 inline const char* cudaGetErrorString(cudaError_t error) {
-    return error == cudaSuccess                     ? "no error"
-           : error == cudaErrorInvalidValue         ? "invalid argument"
-           : error == cudaErrorMemoryAllocation     ? "out of memory"
-           : error == cudaErrorInvalidConfiguration ? "invalid configuration argument"
-                                                    : "invalid device ordinal";
+    return emulator_host::description(error).text;
 }
 inline const char* cudaGetErrorName(cudaError_t error) {
-    return error == cudaSuccess                     ? "cudaSuccess"
-           : error == cudaErrorInvalidValue         ? "cudaErrorInvalidValue"
-           : error == cudaErrorMemoryAllocation     ? "cudaErrorMemoryAllocation"
-           : error == cudaErrorInvalidConfiguration ? "cudaErrorInvalidConfiguration"
-                                                    : "cudaErrorInvalidDevice";
+    return emulator_host::description(error).name;
 }
 inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
 inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }

@@ -75,7 +75,7 @@ def meant(entries: Entries) -> tuple[Entries, str]:
 @functools.cache
 def circuits() -> dict[str, str]:
     """Digest of the table -> name of the circuit."""
-    rows = (line.split() for line in CIRCUITS.read_text().splitlines() if line[0] != "#")
+    rows = (line.split() for line in CIRCUITS.read_text("ascii").splitlines() if line[0] != "#")
     return {known: name for name, known in rows}
 
 

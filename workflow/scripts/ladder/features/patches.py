@@ -32,9 +32,9 @@ from ladder.errors import UserError
 from ladder.progress import log
 
 ROWS = 8192  # patches per piece
-# Patches per image, if there are enough images: what is before a layer is computed for as many
-# pixels of large images as of small ones.
-PLACES, PLACES_OF = 10, 32 * 32  # in so many pixels, and in smaller images
+# Patches per image of up to PLACES_OF pixels, if there are enough images. A larger image gives
+# more, so that the layers before the sampled one are computed for no more pixels.
+PLACES, PLACES_OF = 10, 32 * 32
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,8 @@
 (benchmarks/counting.py, `limiting`).
 """
 
+import math
+
 from ladder.pages import templates
 
 # What bounds a launch -> the series of its marks, and what that is.
@@ -28,7 +30,7 @@ MEANINGS = {
     "conflicts": "of whose accesses to shared memory {} wait for a bank",
     "products": "of whose instructions {} multiply",
 }
-ANY = 0, 1e9
+ANY = 0, math.inf
 # [bound, what is counted, which counts of it are the reason, what helps]: the first row of a bound
 # that is the reason holds.
 RULES = (

@@ -21,6 +21,8 @@ BLOCK = 256
 LOSS_PARTS, CHANNEL_PARTS = 1024, 256
 MAGNITUDE_PARTS = 4096  # of the largest magnitude of an array
 SLIDING = "window", "stride", "padding"
+# what a batch is gathered by
+GATHERED = "images", "permutation", "counters", "scale", "offset"
 
 
 def integers(*values: int) -> tuple[Argument, ...]:
@@ -77,16 +79,10 @@ def draw_jitter(step: Step, values: Values) -> Launches:
 
 
 def conv2d_forward(step: Step, values: Values) -> Launches:
-    reads, y = step.reads, step.writes["y"]
+    x, weight, bias, y = step.operands("x", "weight", "bias", "y")
     filters = values.shape(y)[3]
     grid = blocks(elements(values, y) // filters, 32), blocks(filters, 8)
-    arguments = (
-        reads["x"],
-        reads["weight"],
-        reads["bias"],
-        y,
-        *convolution_sizes(step, values, reads["x"], reads["weight"]),
-    )
+    arguments = x, weight, bias, y, *convolution_sizes(step, values, x, weight)
     return (Launch("gpu_basic/conv2d.cu", "conv2d_forward", grid, (8, 32), arguments),)
 
 
@@ -215,8 +211,8 @@ def _of_phases(
 
 
 def dense_forward(step: Step, values: Values) -> Launches:
-    reads, y = step.reads, step.writes["y"]
-    sizes = _dense(values, reads["x"], y)
+    x, weight, bias, y = step.operands("x", "weight", "bias", "y")
+    sizes = _dense(values, x, y)
     grid = blocks(sizes[0], 32), blocks(sizes[2], 8)
     return (
         Launch(
@@ -224,7 +220,7 @@ def dense_forward(step: Step, values: Values) -> Launches:
             "dense_forward",
             grid,
             (8, 32),
-            (reads["x"], reads["weight"], reads["bias"], y, *integers(*sizes)),
+            (x, weight, bias, y, *integers(*sizes)),
         ),
     )
 
@@ -314,15 +310,14 @@ def batchnorm_backward(step: Step, values: Values) -> Launches:
 
 
 def batchnorm_inference(step: Step, values: Values) -> Launches:
-    x, y = step.operands("x", "y")
-    arrays = (step.reads[role] for role in ("x", "weight", "bias", "running_mean", "running_var"))
+    arrays = step.operands("x", "weight", "bias", "running_mean", "running_var", "y")
+    x, y = arrays[0], arrays[-1]
     return _one(
         "batchnorm.cu",
         "batchnorm_inference",
         elements(values, y),
         (
             *arrays,
-            y,
             *integers(elements(values, y), values.shape(x)[3]),
             *floats(step.attributes["epsilon"]),
         ),
@@ -618,7 +613,7 @@ def quantise(step: Step, values: Values) -> Launches:
 
 
 def rescale(step: Step, values: Values) -> Launches:
-    y, arrays = step.writes["y"], (step.reads[role] for role in ("x", "first", "second", "bias"))
+    *arrays, y = step.operands("x", "first", "second", "bias", "y")
     return _one(
         "quantise.cu",
         "rescale",
@@ -706,13 +701,9 @@ def on_elements(file: str, arrays: tuple[str, ...], *attributes: str) -> LaunchF
     """
 
     def launches(step: Step, values: Values) -> Launches:
-        roles = {**step.reads, **step.writes}
-        count = elements(values, roles[arrays[-1]])
-        arguments = (
-            *(roles[role] for role in arrays),
-            *integers(count),
-            *floats(*numbers(step, *attributes)),
-        )
+        buffers = step.operands(*arrays)
+        count = elements(values, buffers[-1])
+        arguments = *buffers, *integers(count), *floats(*numbers(step, *attributes))
         return _one(file, step.operation, count, arguments)
 
     return launches
@@ -724,12 +715,11 @@ def loading(file: str, *drawn: str) -> LaunchFunction:
     """
 
     def launches(step: Step, values: Values) -> Launches:
-        reads, batch = step.reads, step.writes["batch"]
-        entry = f"{step.operation}_{values.buffers[reads['images']].dtype}"
-        roles = "images", "permutation", "counters", "scale", "offset", *drawn
+        arrays = step.operands(*GATHERED, *drawn, "batch")
+        images, batch = arrays[0], arrays[-1]
+        entry = f"{step.operation}_{values.buffers[images].dtype}"
         sizes = integers(*values.shape(batch), *map(int, numbers(step, "flip")))
-        arguments = (*(reads[role] for role in roles), batch, *sizes)
-        return _one(file, entry, elements(values, batch), arguments)
+        return _one(file, entry, elements(values, batch), (*arrays, *sizes))
 
     return launches
 
@@ -748,12 +738,10 @@ def on_images(
     """
 
     def launches(step: Step, values: Values) -> Launches:
-        roles = {**step.reads, **step.writes}
-        arguments = (
-            *(roles[role] for role in arrays),
-            *integers(*values.shape(roles[image]), *map(int, numbers(step, *attributes))),
-        )
-        return _one(file, step.operation, elements(values, roles[output]), arguments)
+        output_buffer, image_buffer = step.operands(output, image)
+        sizes = integers(*values.shape(image_buffer), *map(int, numbers(step, *attributes)))
+        arguments = (*step.operands(*arrays), *sizes)
+        return _one(file, step.operation, elements(values, output_buffer), arguments)
 
     return launches
 

@@ -18,7 +18,7 @@ from ladder.network.layers import Layer
 from ladder.rungs import gpu_bf16, packing
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.interface import Implementation, PlanBuilder
-from ladder.rungs.launches import Launch, Shape, Step
+from ladder.rungs.launches import Launch, Launches, Shape, Step
 from ladder.rungs.packed import (
     Epilogue,
     add_parts,
@@ -425,7 +425,7 @@ def fills_and_fits(build: PlanBuilder, conv: Layer, number_format: NumberFormat 
 # ---- launches
 
 
-def forward(step: Step, values: Values, tile: Tile | None = None) -> tuple[Launch, ...]:
+def forward(step: Step, values: Values, tile: Tile | None = None) -> Launches:
     """tile: replaces the one that the shape asks for; likewise in the input gradient."""
     filters, image = values.shape(step.reads["bias"])[0], values.shape(step.reads["x"])[1:4]
     kernel = values.shape(step.reads["weight"])[1]
@@ -433,19 +433,19 @@ def forward(step: Step, values: Values, tile: Tile | None = None) -> tuple[Launc
     return _convolution(values, forward_epilogue(step, values), filters, windows, tile)
 
 
-def phase_forward(step: Step, values: Values, tile: Tile | None = None) -> tuple[Launch, ...]:
+def phase_forward(step: Step, values: Values, tile: Tile | None = None) -> Launches:
     filters, image = values.shape(step.reads["bias"])[0], values.shape(step.reads["x"])[1:4]
     windows = Windows(image, PHASE_KERNEL, spread=2)
     return _convolution(values, forward_epilogue(step, values), filters, windows, tile)
 
 
-def phase_input_grad(step: Step, values: Values, tile: Tile | None = None) -> tuple[Launch, ...]:
+def phase_input_grad(step: Step, values: Values, tile: Tile | None = None) -> Launches:
     channels = values.shape(step.writes.get("dx") or step.writes["bias_partials"])[-1]
     windows = Windows(values.shape(step.reads["dy"])[1:4], *PHASE_TAPS)
     return _convolution(values, gradient_epilogue(step, values), channels, windows, tile)
 
 
-def input_grad(step: Step, values: Values, tile: Tile | None = None) -> tuple[Launch, ...]:
+def input_grad(step: Step, values: Values, tile: Tile | None = None) -> Launches:
     reads, writes, kernel = step.reads, step.writes, values.shape(step.reads["flipped"])[1]
     if "dx" in writes:
         *image, channels = values.shape(writes["dx"])
@@ -465,7 +465,7 @@ def _convolution(
     filters: int,
     windows: Windows,
     tile: Tile | None,
-) -> tuple[Launch, ...]:
+) -> Launches:
     x, weight, *_ = epilogue.arrays
     channel_blocks, _, _, stored, _ = values.shape(weight)
     grid = _blocks(windows, filters, "WINDOWS" in epilogue.defines, tile)
@@ -507,8 +507,8 @@ def _convolution(
     )
 
 
-def arrange_image(step: Step, values: Values) -> tuple[Launch, ...]:
-    x, channel_blocks = step.reads["x"], step.writes["rounded"]
+def arrange_image(step: Step, values: Values) -> Launches:
+    x, channel_blocks = step.operands("x", "rounded")
     _, height, width, channels = values.shape(x)
     chunks = elements(values, channel_blocks) // (CHANNEL_BLOCK // CHUNKS)
     return (
@@ -532,8 +532,8 @@ def arrange_image(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def arrange_gradient(step: Step, values: Values) -> tuple[Launch, ...]:
-    dy, bias_partials = step.reads["dy"], step.writes["bias_partials"]
+def arrange_gradient(step: Step, values: Values) -> Launches:
+    dy, bias_partials = step.operands("dy", "bias_partials")
     channel_blocks, steps = both_gradients(step.writes)
     batch, height, width, channels = values.shape(dy)
     padding, (count, *phases, step_pixels, _) = step.attributes["padding"], values.shape(steps)
@@ -552,7 +552,7 @@ def arrange_gradient(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
+def weight_grad(step: Step, values: Values) -> Launches:
     """The parts of a weight gradient, and their sums unless the update adds them."""
     product, parts, channels = _parts_of_weight(
         step, values, step.attributes["kernel"], step.attributes["stride"]
@@ -564,7 +564,7 @@ def weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
     )
 
 
-def phase_weight_grad(step: Step, values: Values) -> tuple[Launch, ...]:
+def phase_weight_grad(step: Step, values: Values) -> Launches:
     """The same for phase weights, and from these for the 3x3 taps."""
     product, parts, _ = _parts_of_weight(step, values, PHASE_KERNEL, 1, spread=2)
     if "parts" in step.writes:

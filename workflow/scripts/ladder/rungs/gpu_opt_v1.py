@@ -195,17 +195,17 @@ def split(tile: ProductTile, filters: int, columns: int, pixels: int) -> tuple[i
 
 def conv2d_forward(step: Step, values: Values, tile_for: PixelTile = pixel_tile) -> Launches:
     """tile_for: replaces pixel_tile, for a rung with other tiles; likewise in the gradients."""
-    reads, y = step.reads, step.writes["y"]
-    channels, filters = values.shape(reads["weight"])[3], values.shape(y)[3]
+    x, weight, bias, y = step.operands("x", "weight", "bias", "y")
+    channels, filters = values.shape(weight)[3], values.shape(y)[3]
     pixels = elements(values, y) // filters
     wide = channels % 4 == 0
     tile = tile_for(pixels, filters, wide, values.multiprocessors)
     arguments = (
-        reads["x"],
-        reads["weight"],
-        reads["bias"],
+        x,
+        weight,
+        bias,
         y,
-        *convolution_sizes(step, values, reads["x"], reads["weight"]),
+        *convolution_sizes(step, values, x, weight),
         *integers(step.attributes["relu"]),
     )
     return (
@@ -294,14 +294,14 @@ def maxpool2d_forward(step: Step, values: Values) -> Launches:
 def maxpool2d_backward(step: Step, values: Values) -> Launches:
     if not patterns.is_2x2(step):
         return gpu_basic.RUNG.launches[step.operation](step, values)
-    reads, dx = step.reads, step.writes["dx"]
-    batch, height, width, channels = values.shape(dx)
+    arrays = step.operands("dy", "index", "y", "dx")
+    batch, height, width, channels = shape = values.shape(arrays[-1])
     return _one(
         "maxpool2d.cu",
         "maxpool2d_backward",
         batch * blocks(height, 2) * blocks(width, 2) * channels,
-        (reads["dy"], reads["index"], reads["y"], dx),
-        values.shape(dx),
+        arrays,
+        shape,
         step.attributes["relu"],
     )
 

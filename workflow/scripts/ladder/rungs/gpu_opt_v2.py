@@ -205,11 +205,10 @@ def of_stride_1(launch: LaunchFunction) -> LaunchFunction:
 
 @of_stride_1
 def conv2d_forward(step: Step, values: Values) -> Launches:
-    reads, y, index = step.reads, step.writes["y"], step.writes.get("index")
-    filters, kernel = values.shape(reads["weight"])[:2]
+    x, weight, _, y = operands = step.operands("x", "weight", "bias", "y")
+    index, (filters, kernel) = step.writes.get("index"), values.shape(weight)[:2]
     pixels = elements(values, y) // filters * (4 if index else 1)
-    operands = (reads["x"], reads["weight"], reads["bias"], y)
-    shape = integers(*values.shape(reads["x"]), filters, kernel, step.attributes["padding"])
+    shape = integers(*values.shape(x), filters, kernel, step.attributes["padding"])
     if index:
         return _product(
             "conv2d.cu",

@@ -18,22 +18,13 @@ def conv2d_forward(
     few: int = FEW,
 ) -> Launches:
     """folder: of the kernels; side: of their tile; few: as FEW; likewise in the gradients."""
-    reads, y = step.reads, step.writes["y"]
-    shape, filters = (
-        convolution_sizes(step, values, reads["x"], reads["weight"]),
-        values.shape(y)[3],
-    )
-    if filters <= few and not step.attributes.get("relu", False):
+    x, weight, bias, y = step.operands("x", "weight", "bias", "y")
+    filters, relu = values.shape(y)[3], step.attributes.get("relu", False)
+    if filters <= few and not relu:
         return gpu_basic.conv2d_forward(step, values)
     grid = blocks(elements(values, y) // filters, side), blocks(filters, side)
-    arguments = (
-        reads["x"],
-        reads["weight"],
-        reads["bias"],
-        y,
-        *shape,
-        *integers(step.attributes.get("relu", False)),
-    )
+    sizes = convolution_sizes(step, values, x, weight)
+    arguments = x, weight, bias, y, *sizes, *integers(relu)
     return (Launch(f"{folder}/conv2d.cu", "conv2d_forward", grid, THREADS, arguments),)
 
 

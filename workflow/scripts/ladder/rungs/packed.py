@@ -55,14 +55,10 @@ def gather_columns(step: Step, values: Values, number_format: NumberFormat = BFL
 
 def load_batch(step: Step, values: Values, number_format: NumberFormat = BFLOAT16) -> Launches:
     """The batch, and where a first layer reads columns these too."""
-    reads, batch = step.reads, step.writes["batch"]
     if "columns" not in step.writes:
         return gpu_basic.load_batch(step, values)
-    entry = f"load_columns_{values.buffers[reads['images']].dtype}"
-    arrays = (
-        *(reads[role] for role in ("images", "permutation", "counters", "scale", "offset")),
-        batch,
-    )
+    arrays = step.operands(*gpu_basic.GATHERED, "batch")
+    entry = f"load_columns_{values.buffers[arrays[0]].dtype}"
     return _gather(entry, step, values, arrays, number_format, step.attributes["flip"])
 
 

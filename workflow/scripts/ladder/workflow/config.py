@@ -132,7 +132,7 @@ def check_overrides(overridden: dict[str, Any]) -> None:
     for key, value in overridden.items():
         rule = settings.rules().get(key, {}) if value == {} else {}
         if rule and rule.get("type") != "object":
-            raise UserError(f"config: {key} is {{}}, but must be {values.describe(rule)}")
+            raise UserError(f"config: {key} is {{}}, but must be {values.allowed(rule, 'config')}")
 
 
 def _unknown(key: Any) -> str:

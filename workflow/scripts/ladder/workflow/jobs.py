@@ -15,7 +15,6 @@ from typing import Any
 from ladder import caller
 from ladder.classifiers import backends
 from ladder.data import listing
-from ladder.data.facts import Facts
 from ladder.errors import UserError
 from ladder.machine import requirements, runtime
 from ladder.rungs import catalog
@@ -30,8 +29,9 @@ from ladder.workflow.stages import COPIES, STAGES
 
 # the path of an input, and whether its time does not count: Snakemake's ancient()
 Input = tuple[str, bool]
-# Numbers of all images, up to which two stages at a time are done sooner: mostly one thread's work,
-# or where no network is trained, so that all but the first stages have another beside them.
+# Two stages at a time are done sooner on images with up to so many numbers in all: on small data a
+# stage is mostly one thread's work; on medium data only where no network is trained, so that all
+# but the first stages have another one beside them.
 SMALL_DATA, MEDIUM_DATA = 2**24, 2**27
 
 
@@ -306,9 +306,10 @@ class Jobs:
         if version and STAGES[stage].anywhere:
             return 1
         run = self.plan.runs.get(version or "", self.plan.run)
-        trains = any(artifact.stage == "train" for artifact in self.plan.artifacts.values())
-        most = SMALL_DATA if trains else MEDIUM_DATA
-        halves = run.given.threads == "all" and stage != "train" and _numbers(run.facts) <= most
+        trains = any(artifact.stage == "train" for artifact in self.chain.values())
+        facts, most = run.facts, SMALL_DATA if trains else MEDIUM_DATA
+        numbers = (facts.train + facts.test + facts.unlabelled) * math.prod(facts.shape)
+        halves = run.given.threads == "all" and stage != "train" and numbers <= most
         threads = int(run.settings.threads)
         return max(1, threads // 2) if halves else threads
 
@@ -317,11 +318,6 @@ class Jobs:
         return " ".join(
             f"--input {role}={self.chain[role].folder}" for role in prediction_roles(self.chain)
         )
-
-
-def _numbers(facts: Facts) -> int:
-    """Of all images."""
-    return (facts.train + facts.test + facts.unlabelled) * math.prod(facts.shape)
 
 
 def check_runnable(artifact: PlannedArtifact) -> None:

@@ -262,15 +262,14 @@ def report(run: Run, role: Role) -> Params:
 
 def warnings(run: Run) -> list[str]:
     """What makes the numbers of a run with one's own pictures uncertain, a sentence each."""
-    if run.settings.dataset != FOLDER:
+    settings, steps = run.settings, None
+    if settings.dataset != FOLDER:
         return []
-    steps = None
-    if run.network.trains and run.settings.training != "patches":
-        per_epoch = -(-run.training_images // run.settings.batch_size)
-        own = run.settings
-        steps = own.epochs * per_epoch if own.steps == "none" else own.steps
-    source = dataset_facts.pictures(run.settings)
-    counts = listing.training_counts(source, run.settings.test_share) if source.classes else []
+    if run.network.trains and settings.training != "patches":
+        per_epoch = -(-run.training_images // settings.batch_size)
+        steps = settings.epochs * per_epoch if settings.steps == "none" else settings.steps
+    source = dataset_facts.pictures(settings)
+    counts = listing.training_counts(source, settings.test_share) if source.classes else []
     return recipe.warnings(run.training_images, counts, steps)
 
 

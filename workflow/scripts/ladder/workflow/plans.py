@@ -108,6 +108,8 @@ def notes(plan: RunPlan) -> list[str]:
     pictures = dataset_facts.pictures(own).remarks if own.dataset == dataset_facts.FOLDER else []
     lines = [*pictures, *(choice.line for choice in plan.run.choices)]
     lines += parameters.warnings(plan.run)
+    if own.folder != "none" and own.dataset != dataset_facts.FOLDER:
+        lines.append(f"folder {own.folder} is not read: dataset is {own.dataset}, not folder")
     if given.variant == "auto":
         lines.append(f"variant auto: {own.variant} ({plan.run.why_variant})")
     if given.svm_backend == "auto" and "svm" in plan.chain:

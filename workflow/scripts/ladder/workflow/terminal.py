@@ -8,6 +8,7 @@ Snakemake's words in .snakemake/log, either way.
 import json
 import pathlib
 import sys
+from collections.abc import Iterable
 
 from ladder import caller
 from ladder.errors import UserError
@@ -26,16 +27,13 @@ def run(words: list[str]) -> int:
     """Run Snakemake in this process with these words, a folder of pictures among them; returns its
     exit status, 2 if a file of settings cannot be read.
     """
-    words, own = [word for word in words if word != OWN], OWN in words
+    words, own, quiet = [word for word in words if word != OWN], OWN in words, False
     try:
         for file in Command(tuple(words)).values(*FILES):
             config.read_file(file)
         from snakemake import cli  # here, because it takes a second
 
-        parser = cli.get_argument_parser()
-        targets = parser.parse_known_args(words)[0].targets
-        given = Command(tuple(with_pictures(words, targets)))
-        asked = set(parser.parse_known_args(list(given.words))[0].targets) or {DEFAULT}
+        given = Command(tuple(with_pictures(words)))
         sys.argv = ["snakemake", *given.words]
         command.interrupt_once()
         quiet = not (own or given.dry)
@@ -53,19 +51,27 @@ def run(words: list[str]) -> int:
             print(end.code, file=sys.stderr)
             return 1
         if not end.code and quiet:
-            sys.stdout.writelines(f"{line}\n" for line in page_lines(asked))
+            sys.stdout.writelines(f"{line}\n" for line in page_lines(named_targets(given.words)))
         return end.code or 0
     return 0
 
 
-def with_pictures(words: list[str], targets: list[str]) -> list[str]:
+def named_targets(words: Iterable[str]) -> list[str]:
+    """Every word that Snakemake takes for a target, our own or not."""
+    from snakemake import cli  # here, because it takes a second
+
+    return list(cli.get_argument_parser().parse_known_args(list(words))[0].targets)
+
+
+def with_pictures(words: list[str]) -> list[str]:
     """The words with the first of the targets that is a folder or a .npz file of pictures as
     settings.
 
     A target is pictures if it names one, or has a slash and lies below neither results/ nor logs/;
     a KNOWN target is none.
     """
-    pictures = next((word for word in targets if word not in KNOWN and _is_pictures(word)), None)
+    targets = (word for word in named_targets(words) if word not in KNOWN)
+    pictures = next(filter(_is_pictures, targets), None)
     if pictures is None:
         return words
     settings = ["dataset=folder", f"folder={json.dumps(pictures, ensure_ascii=False)}"]
@@ -91,9 +97,11 @@ def _is_pictures(word: str) -> bool:
     return "/" in word and path.parts[0] not in ("results", "logs")
 
 
-def page_lines(targets: set[str]) -> list[str]:
-    """The verdict of the run whose report was asked for, and the address of each page."""
-    lines = []
+def page_lines(named: Iterable[str]) -> list[str]:
+    """The verdict of the run whose report was asked for, and the address of each page; named: the
+    targets of the command.
+    """
+    targets, lines = set(named) or {DEFAULT}, []
     for role, (page, *_) in COPIES.items():
         path = pathlib.Path(page)
         if targets & {role, *COPIES[role]} and path.exists():
@@ -110,7 +118,7 @@ def _is_page(target: str) -> bool:
 def _verdict(page: pathlib.Path) -> list[str]:
     """The verdict of a report, and the command that most likely helps it."""
     summary = json.loads(page.with_name("summary.json").read_text("utf-8"))
-    advised = summary.get("next")
-    return [summary["verdict"]] * bool(summary["verdict"]) + (
+    verdict, advised = summary.get("verdict"), summary.get("next")
+    return [verdict] * bool(verdict) + (
         [f"What most likely helps, as {advised['reason']}:", advised["command"]] if advised else []
     )

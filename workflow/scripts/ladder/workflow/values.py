@@ -17,6 +17,7 @@ from ladder.errors import UserError, excerpt
 UNPRINTED = {"Cc", "Cs"}  # Unicode categories: control characters, lone surrogates
 MOST = 1_000_000_000  # of counts
 LARGEST = 3.4e38  # a float32
+MOST_NAMED, FIRST_NAMED = 16, 6  # choices that a message lists, and of more of them
 RENAMED = {"holdout": "validation"}  # keys that people may know by an earlier name
 
 
@@ -141,8 +142,20 @@ def refusal(
             )
     shown = "empty" if value in (None, "", []) else excerpt(value)
     return UserError(
-        f"{where}: {key} is {shown}, but must be {describe(rule)}{nearest(value, choices(rule))}"
+        f"{where}: {key} is {shown}, but must be {allowed(rule, where)}{nearest(value, choices(rule))}"
     )
+
+
+def allowed(rule: dict[str, Any], where: str) -> str:
+    """As `describe`, of many choices the first ones and the page that has all; where: as in `read`,
+    the configuration or a line of a network's file.
+    """
+    names = list(map(str, choices(rule)))
+    if len(names) <= MOST_NAMED:
+        return describe(rule)
+    page = "configuration" if where == "config" else "networks"
+    more = f"one of {len(names) - FIRST_NAMED} more that docs/{page}.md has"
+    return f"{', '.join(names[:FIRST_NAMED])} or {more}"
 
 
 def describe(rule: dict[str, Any]) -> str:

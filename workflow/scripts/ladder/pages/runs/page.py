@@ -170,16 +170,11 @@ def _numbers(runs):
 def _shown(table):
     """The keys of the first view."""
     results = [key for key in RESULTS if key in table]
-    differing = [
-        key
-        for key, column in table.items()
-        if column["kind"] == "setting" and len(set(column["values"]) - {None}) > 1
-    ]
-    first = {
-        repr(table[key]["values"]): key for key in reversed(differing)
-    }.values()  # of equal ones
-    differing = [key for key in differing if key in first]
-    return [*results[:-2], *differing[:SHOWN], *results[-2:], "made"]
+    differing = {}  # values -> the first key that has them
+    for key, column in table.items():
+        if column["kind"] == "setting" and len(set(column["values"]) - {None}) > 1:
+            differing.setdefault(repr(column["values"]), key)
+    return [*results[:-2], *list(differing.values())[:SHOWN], *results[-2:], "made"]
 
 
 def _cell(run, key):
@@ -190,8 +185,8 @@ def _cell(run, key):
     if key in run.settings:
         return templates.setting(run.settings[key]), ""
     if key in run.numbers:
-        text = templates.duration if key == "seconds" else "{:.4g}".format
-        return text(run.numbers[key]), ""
+        is_time = columns.column(key).form == "seconds"
+        return (templates.duration if is_time else "{:.4g}".format)(run.numbers[key]), ""
     return templates.moment(run.about.get(key) or ""), ""
 
 

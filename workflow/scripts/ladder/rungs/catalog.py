@@ -210,7 +210,7 @@ RUNGS = {
 # What `auto` tries before anything was measured on a machine, in this order: rung -> compute
 # capability -> why; ANY: of all that run it. Predicted is a training step of the autoencoder
 # (docs/prediction.md); a GPU without a prediction is taken for the one that has its kind of
-# multiprocessors. gpu_3xf16_sm90 is not among them until it has run on a card.
+# multiprocessors.
 ANY = 0
 PREDICTED = "is predicted faster than"
 FASTER, FASTEST = f"{PREDICTED} gpu_opt_v2 on", "is predicted the fastest in float32 on"
@@ -222,6 +222,7 @@ CHOICES = {
     "gpu_tf32": {ANY: "multiplies TF32 on tensor cores"},
     "gpu_f16_sm90": {90: f"{PREDICTED} gpu_f16 on an H200"},
     "gpu_f16": {ANY: "multiplies float16 on tensor cores"},
+    "gpu_3xf16_sm90": {90: f"{PREDICTED} gpu_3xtf32_packed on an H200"},
     "gpu_3xtf32_packed": {
         80: f"{FASTER} an A100",
         90: "took 40 % less time than gpu_opt_v2 on an H200",

@@ -2,6 +2,8 @@
 them.
 """
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -19,9 +21,12 @@ from channel_blocks import (
     tiles_of,
     weight_grad,
 )
+from emulator_executor import Executor
 from kernel_checks import normal
+from ladder.executors import create as executors
 from ladder.rungs import gpu_bf16_sm90
 from ladder.rungs.packed_tiles import EXPONENTS, HALVES
+from ladder.verify import parity
 from rounded_copies import check_products, check_training
 from rung_checks import ORDERS
 from tensor_checks import sums  # noqa: F401 (a fixture)
@@ -121,3 +126,14 @@ def test_products_behind_an_upsampling(shape):
 @pytest.mark.parametrize("network", [zoo.DEEP, zoo.RISING], ids=["deep", "rising"])
 def test_a_network_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network):
     check_training(RUNG, network, "float32")
+
+
+def test_an_update_whose_gradients_exceed_a_half_is_repeated_with_smaller_powers():
+    """As in a check before first use, whose gradients may be larger than a training's."""
+    network = zoo.RISING
+    train = functools.partial(
+        parity.train, network, protocol=parity.protocols(network)["momentum"], batches=(3,)
+    )
+    reference = train("cpu", executors.create("cpu", 2))
+    found = train(RUNG, Executor(), follow=reference, loss_scale=2.0**12)
+    assert max(parity.deviations(network, found, reference, (3,)).values()) < parity.CUT

@@ -46,8 +46,8 @@ __device__ __forceinline__ int chunk_at(int row, int place) {
     return PAIRS_IN_BLOCKS ? place : place ^ row % CHUNKS;
 }
 
-// The same in `steps`; rows: of its channel block. Of pairs the next block has the low halves, and a
-// channel block of `rounded` is half of one here.
+// The same in `steps`; rows: of its channel block. Of pairs the next block has the low halves, and
+// a channel block of `rounded` is half of one here.
 __device__ __forceinline__ void store_step(Placed* steps, int rows, int row, int place,
                                            const float (&x)[CHUNK]) {
     if constexpr (PAIRS_IN_BLOCKS)
@@ -99,8 +99,8 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 // A thread has one chunk of channels, so that it can sum them. pixels, pixels_per_split: of the
-// padded image; without padding `rounded` is not written, but of pairs. step_pixels: of steps, or of a phase
-// there.
+// padded image; without padding `rounded` is written of pairs alone. step_pixels: of steps, or of a
+// phase there.
 extern "C" __global__ void __launch_bounds__(256)
     arrange_gradient(const float* __restrict__ gradient, Placed* __restrict__ rounded,
                      Placed* __restrict__ steps, float* __restrict__ bias_partials, int pixels,

@@ -128,8 +128,8 @@ struct Consumer {
     PixelIterator first, lane_pixel[4];  // the step's first pixel; this lane's of each 16
     int previous = -1;  // the stage of the step before, whose products may be under way
 
-    // Where x begins in a stage. Of halves a row has 32 channels: two warps have those of the second
-    // channel block.
+    // Where x begins in a stage. Of halves a row has 32 channels: two warps have those of the
+    // second channel block.
     __device__ __forceinline__ int x_bytes() const {
         return DY_BYTES + (HALVES ? threadIdx.x / 64 % 2 * ((ring.bytes - DY_BYTES) / 2) : 0);
     }

@@ -32,9 +32,10 @@
 #define IN_CHANNEL_BLOCKS 0
 #endif
 
-// How a copy lies in memory. place(pixel, channel): where a channel of a pixel is; the others of its
-// chunk follow. to_low(pixel, channel): from there to the low half of a pair. A chunk has words<exponent>(numbers);
-// exponent: of halves. ChannelsLast, (pixels, channels), is the layout of arrays.
+// How a copy lies in memory. place(pixel, channel): where a channel of a pixel is; the others of
+// its chunk follow. to_low(pixel, channel): from there to the low half of a pair.
+// words<exponent>(numbers): of a chunk; exponent: of halves. ChannelsLast, (pixels, channels), is
+// the layout of arrays.
 struct ChannelsLast {
     using Element = Packed;
     static constexpr bool PAIRS = false;

@@ -439,8 +439,8 @@ class Training:
             epoch = step // self.length.steps_per_epoch + 1
             if self._repeat():
                 log.warning(
-                    "the loss is %s at step %d (epoch %d): the steps from %d on are repeated with halves of smaller "
-                    "numbers (%d of %d times)",
+                    "the loss is %s at step %d (epoch %d): the steps from %d on are repeated with "
+                    "halves of smaller numbers (%d of %d times)",
                     losses[broken[0]],
                     step + 1,
                     epoch,

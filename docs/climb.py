@@ -76,12 +76,12 @@ PARTS = {
         "filters.next",
     ),
     "gpu_f16": ("kernels/common/tensor_cores.cuh", "cp_async", "", ""),
-    "gpu_f16_sm90": (f"{RUNGS}/gpu_bf16_sm90.py", "rung", "below.with", "LAUNCHES"),
+    "gpu_f16_sm90": (f"{RUNGS}/packed.py", "in_format", "", ""),
     "gpu_3xf16_sm90": (
         "kernels/gpu_bf16_sm90/loop.cuh",
         "add",
         "a[step + 2]",
-        "moved(b, 32 * step));",
+        "a[step], moved(b, 32 * step));",
     ),
 }
 HEAD = "rung", "launch us", "longest parts", "registers", "occupancy"

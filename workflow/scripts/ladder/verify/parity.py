@@ -116,10 +116,10 @@ def train(
 
     @functools.cache
     def bound(batch, repeats=0):
-        made = plan.training_plan(
+        step_plan = plan.training_plan(
             settings(batch_size=batch, repeats=repeats), dataset, length, dtype
         )
-        return made, executor.allocate(made, uploaded)
+        return step_plan, executor.allocate(step_plan, uploaded)
 
     after = {name: np.empty((len(batches), *value.shape), dtype) for name, value in start.items()}
     for update, batch in enumerate(batches):

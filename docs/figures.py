@@ -1039,13 +1039,13 @@ def gpu_f16_sm90(rung):
 
 
 def gpu_3xf16_sm90(rung):
-    size, parts = 13, [text(14, 58, "a row of 128 bytes in shared memory: 32 channels")]
-    for place, (name, color) in enumerate((("high halves", "a"), ("low halves", "b"))):
+    size, parts = 13, [text(14, 58, "a pixel's 128 bytes in shared memory: 32 channels")]
+    for place, (name, color) in enumerate((("high halves", "A"), ("low halves", "a"))):
         parts += [
             grid(14 + 200 * place, 74, 1, 15, size, color),
             text(14 + 200 * place + 97, 114, name, "mid s"),
         ]
-    for i, (left, right) in enumerate((("b", "a"), ("a", "b"), ("a", "a"))):
+    for i, (left, right) in enumerate((("a", "B"), ("A", "b"), ("A", "B"))):
         y = 138 + 36 * i
         parts += [
             box(60, y, 60, 24, left),
@@ -1054,7 +1054,7 @@ def gpu_3xf16_sm90(rung):
             arrow(228, y + 12, 276, y + 12),
         ]
     parts += [
-        box(282, 138, 110, 96, "C"),
+        box(282, 138, 110, 96, "c"),
         text(337, 190, "accumulators", "mid s"),
         lines(
             14,

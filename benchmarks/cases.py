@@ -58,6 +58,7 @@ HEADLINE_RUNGS = (
     "gpu_bf16_sm90",
     "gpu_tf32",
     "gpu_3xtf32_packed",
+    "gpu_3xf16_sm90",
     "gpu_f16_sm90",
     "gpu_f16",
     "gpu_bf16",
@@ -137,5 +138,8 @@ def products(rung):
     """The instructions that a rung makes its products of, which set its ceiling: a key of
     roofline.H200.
     """
-    splits = catalog.RUNGS[rung].on_tensor_cores and precision(rung) == "fp32"
-    return roofline.THREE_PRODUCTS if splits else precision(rung)
+    entry = catalog.RUNGS[rung]
+    if not entry.on_tensor_cores or precision(rung) != "fp32":
+        return precision(rung)
+    # Hopper's own instructions sum over rows of numbers of 16 bits alone
+    return roofline.THREE_HALVES if entry.newest else roofline.THREE_PRODUCTS

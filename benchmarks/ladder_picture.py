@@ -32,6 +32,7 @@ IDEAS = {
     "gpu_bf16_sm90": "Hopper's copy engine, wgmma",
     "gpu_f16": "float16, for older GPUs too",
     "gpu_f16_sm90": "float16 by Hopper's own",
+    "gpu_3xf16_sm90": "float32 as two halves",
 }
 TICKS = (0.2, 0.5, 1, 2, 5, 10, 20, 50)
 STYLE = """

@@ -23,7 +23,9 @@ class Ceilings:
     bytes: float
 
 
-THREE_PRODUCTS = "3xtf32"  # of TF32 for one of float32
+# Three products for one of float32, of TF32 or of halves -> what they are of.
+THREE_PRODUCTS, THREE_HALVES = "3xtf32", "3xfp16"
+SPLIT = {THREE_PRODUCTS: "tf32", THREE_HALVES: "fp16"}
 # By what products are made of: NVIDIA's numbers, without sparsity.
 H200 = {
     name: Ceilings(f"H200, {name}", flop, 4.3e12)
@@ -33,6 +35,7 @@ H200 = {
         "tf32": 494e12,
         "bf16": 989e12,
         "fp16": 989e12,
+        THREE_HALVES: 989e12 / 3,
     }.items()
 }
 # factor by which a time may beat the ceilings: of measured ones, because the clock rate varies
@@ -83,12 +86,13 @@ def peak(architecture, size, products):
 def rate(known, products):
     """The rate of products, a key of H200, None if it is not known; known: rates by precision.
 
-    Three products of TF32 have a third of its rate, or float32's, which layers too narrow for
+    Three products have a third of the rate of theirs, or float32's, which layers too narrow for
     tensor cores have.
     """
-    if products != THREE_PRODUCTS:
+    if products not in SPLIT:
         return known.get(products)
-    return max(known["tf32"] / 3, known.get("fp32", 0)) if "tf32" in known else None
+    parts = known.get(SPLIT[products])
+    return max(parts / 3, known.get("fp32", 0)) if parts else None
 
 
 def in_words():
@@ -96,7 +100,8 @@ def in_words():
     flop = {products: f"{ceilings.flop / 1e12:.0f}" for products, ceilings in H200.items()}
     return (
         f"{H200['fp32'].bytes / 1e12} TB/s; {flop['fp32']} TFLOP/s in float32, {flop['tf32']} in TF32, "
-        f"{flop[THREE_PRODUCTS]} in three products of TF32, {flop['bf16']} in bfloat16"
+        f"{flop[THREE_PRODUCTS]} in three products of TF32, {flop[THREE_HALVES]} of float16, "
+        f"{flop['bf16']} in bfloat16"
     )
 
 

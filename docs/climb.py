@@ -2,8 +2,9 @@
 docs/climb.py [--check]
 
 Between `<!-- KIND: RUNG -->` and the next end: `lines`, those of the source that PARTS names,
-behind a link; `counts`, what was predicted and measured of it and of a rung below
-(benchmarks/counts.json, benchmarks/gpu); `checkpoints: all`, a row for each section.
+behind a link; `counts`, what was counted of its launch and of a rung's below
+(benchmarks/counts.json); `checkpoints: all`, a row for each section, with what was predicted and
+measured (benchmarks/gpu).
 docs/figures.py draws docs/figures.
 With --check nothing is written; it ends with 1 where a file is out of date.
 """
@@ -75,17 +76,15 @@ PARTS = {
         "filters.next",
     ),
     "gpu_f16": ("kernels/common/tensor_cores.cuh", "cp_async", "", ""),
-    "gpu_f16_sm90": (f"{RUNGS}/gpu_bf16_sm90.py", "rung", "", ""),
+    "gpu_f16_sm90": (f"{RUNGS}/packed.py", "in_format", "", ""),
+    "gpu_3xf16_sm90": (
+        "kernels/gpu_bf16_sm90/loop.cuh",
+        "add",
+        "a[step + 2]",
+        "a[step], moved(b, 32 * step));",
+    ),
 }
-HEAD = (
-    "rung",
-    "step ms",
-    "measured",
-    "launch us",
-    "longest parts",
-    "registers",
-    "occupancy",
-)
+HEAD = "rung", "launch us", "longest parts", "registers", "occupancy"
 CHECKPOINTS = "rung", "one idea", "minutes", "predicted ms", "measured ms", "`make check` finds"
 
 
@@ -94,7 +93,7 @@ def page():
     text, record = PAGE.read_text("utf-8"), results.records()[0]
     makers = {
         "lines": lines,
-        "counts": lambda rung: counts(rung, record),
+        "counts": counts,
         "checkpoints": lambda _: checkpoints(text, record),
     }
     return re.sub(
@@ -147,11 +146,11 @@ def link(file, text):
     return f"[`{file.removeprefix('workflow/scripts/ladder/')}`](../{file}#L{first}-L{first + text.count(chr(10))})"
 
 
-def counts(rung, record):
+def counts(rung):
     """A table with a row of a rung below, if it is one for a GPU, and one of the rung."""
     direction = figures.DIRECTIONS.get(rung, "forward")
     names = [name for name in (compared(rung), rung) if name]
-    rows = [counts_row(figures.Rung(name, direction), record) for name in names]
+    rows = [counts_row(figures.Rung(name, direction)) for name in names]
     return table_of(HEAD, rows)
 
 
@@ -160,14 +159,13 @@ def table_of(head, rows):
     return "\n" + "\n".join([first, "|" + "---|" * len(head), *others]) + "\n\n"
 
 
-def counts_row(rung, record):
+def counts_row(rung):
     gpu, one = prediction.H200, rung.counts
     forward = prediction.interval(gpu, [one])
     times = prediction.seconds_by_resource(gpu, one, prediction.between(gpu))
     longest = sorted(times, key=times.get, reverse=True)[:2]
     return (
         rung.name,
-        *step_times(rung.name, record),
         counted.span(1e6 * forward.low, 1e6 * forward.high),
         ", ".join(f"{name} {1e6 * times[name]:.0f}" for name in longest),
         str(one["registers"]),

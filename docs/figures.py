@@ -1038,6 +1038,42 @@ def gpu_f16_sm90(rung):
     )
 
 
+def gpu_3xf16_sm90(rung):
+    size, parts = 13, [text(14, 58, "a pixel's 128 bytes in shared memory: 32 channels")]
+    for place, (name, color) in enumerate((("high halves", "A"), ("low halves", "a"))):
+        parts += [
+            grid(14 + 200 * place, 74, 1, 15, size, color),
+            text(14 + 200 * place + 97, 114, name, "mid s"),
+        ]
+    for i, (left, right) in enumerate((("a", "B"), ("A", "b"), ("A", "B"))):
+        y = 138 + 36 * i
+        parts += [
+            box(60, y, 60, 24, left),
+            text(140, y + 17, "x", "mid"),
+            box(160, y, 60, 24, right),
+            arrow(228, y + 12, 276, y + 12),
+        ]
+    parts += [
+        box(282, 138, 110, 96, "c"),
+        text(337, 190, "accumulators", "mid s"),
+        lines(
+            14,
+            268,
+            "x 2^exponent = high + low, 22 bits of 24. Six wgmma",
+            "a row: two of 16 channels for each product. Low x",
+            "low is below the last bit of a float32.",
+        ),
+    ]
+    return finished(
+        rung,
+        "A number is two halves, a product three",
+        "The first half of a row has the high halves of 32 channels, the other the low ones. Low times "
+        "high, high times low and high times high go to the same accumulators.",
+        330,
+        parts,
+    )
+
+
 FIGURES = {
     function.__name__: function
     for function in (
@@ -1062,5 +1098,6 @@ FIGURES = {
         gpu_bf16_sm90,
         gpu_f16,
         gpu_f16_sm90,
+        gpu_3xf16_sm90,
     )
 }

@@ -26,14 +26,43 @@
 
 constexpr int PHASES_APART = STEPS_BY_PHASE ? 4 : 1;  // number of images in `steps`
 
-// Store a chunk at `place`, 0 to 7, of a row. There are the numbers of chunk place ^ row % 8.
-__device__ __forceinline__ void store_rounded(Packed* rounded, int row, int place,
+// Store a chunk at `place`, 0 to 7, of a row. There are the numbers of chunk place ^ row % 8; of
+// pairs `place` is the number.
+template <int exponent>
+__device__ __forceinline__ void store_rounded(Placed* rounded, int row, int place,
                                               const float (&x)[CHUNK]) {
-    *reinterpret_cast<uint4*>(rounded + static_cast<long long>(row) * CHANNEL_BLOCK +
-                              place * CHUNK) = rounded_chunk(x);
+    if constexpr (PAIRS_IN_BLOCKS) {
+        int in_row = (place / 2 ^ row % CHUNKS) * 8 + place % 2 * 4;
+        store_chunk_in_channel_blocks(rounded + static_cast<long long>(row) * BLOCK_PLACES + in_row,
+                                      to_low(in_row), chunk_of_channel_blocks<exponent>(x));
+    } else {
+        *reinterpret_cast<uint4*>(rounded + static_cast<long long>(row) * BLOCK_PLACES +
+                                  place * CHUNK) = rounded_chunk(x);
+    }
 }
 
-__device__ __forceinline__ int chunk_at(int row, int place) { return place ^ row % CHUNKS; }
+// Neighbouring threads store neighbouring chunks.
+__device__ __forceinline__ int chunk_at(int row, int place) {
+    return PAIRS_IN_BLOCKS ? place : place ^ row % CHUNKS;
+}
+
+// The same in `steps`; rows: of its channel block. Of pairs the next block has the low halves, and
+// a channel block of `rounded` is half of one here.
+__device__ __forceinline__ void store_step(Placed* steps, int rows, int row, int place,
+                                           const float (&x)[CHUNK]) {
+    if constexpr (PAIRS_IN_BLOCKS)
+        store_chunk_in_channel_blocks(
+            steps + place_in_steps(rows, row, blockIdx.y % 2 * CHANNEL_BLOCK + place * CHUNK),
+            rows * BLOCK_PLACES, chunk_of_channel_blocks<GRADIENT_EXPONENT>(x));
+    else
+        store_rounded<GRADIENT_EXPONENT>(steps, row, place, x);
+}
+
+// Channels of a copy, zeros included; of other formats at least so many.
+__device__ __forceinline__ int stored(int channels) {
+    return PAIRS_IN_BLOCKS ? (channels + STORED_CHANNELS - 1) / STORED_CHANNELS * STORED_CHANNELS
+                           : channels;
+}
 
 // A padded image's pixel: the pixel of x there, or -1 in the border.
 __device__ __forceinline__ int pixel_of_x(int padded_pixel, int height, int width, int padding) {
@@ -54,26 +83,27 @@ __device__ __forceinline__ int step_of(int pixel, int width, int step_pixels) {
 
 // pixels: of the padded image.
 extern "C" __global__ void __launch_bounds__(256)
-    arrange_image(const float* __restrict__ x, Packed* __restrict__ rounded, int pixels, int height,
+    arrange_image(const float* __restrict__ x, Placed* __restrict__ rounded, int pixels, int height,
                   int width, int channels, int padding) {
     int number = blockIdx.x * blockDim.x + threadIdx.x, row = number / CHUNKS,
         place = number % CHUNKS;
     int channel_block = row / pixels, pixel = row % pixels;
-    if (channel_block * CHANNEL_BLOCK >= channels) return;
+    if (channel_block * CHANNEL_BLOCK >= stored(channels)) return;
     int channel = channel_block * CHANNEL_BLOCK + chunk_at(pixel, place) * CHUNK;
     int from = pixel_of_x(pixel, height, width, padding);
     float chunk[CHUNK] = {};
     if (from >= 0) load_chunk(chunk, x + from * channels + channel, channel, channels);
-    store_rounded(rounded + static_cast<long long>(channel_block) * pixels * CHANNEL_BLOCK, pixel,
-                  place, chunk);
+    store_rounded<ACTIVATION_EXPONENT>(rounded + static_cast<long long>(channel_block) * pixels *
+                                                     BLOCK_PLACES,
+                                       pixel, place, chunk);
 }
 
 // A thread has one chunk of channels, so that it can sum them. pixels, pixels_per_split: of the
-// padded image; without padding `rounded` is not written. step_pixels: of steps, or of a phase
-// there.
+// padded image; without padding `rounded` is written of pairs alone. step_pixels: of steps, or of a
+// phase there.
 extern "C" __global__ void __launch_bounds__(256)
-    arrange_gradient(const float* __restrict__ gradient, Packed* __restrict__ rounded,
-                     Packed* __restrict__ steps, float* __restrict__ bias_partials, int pixels,
+    arrange_gradient(const float* __restrict__ gradient, Placed* __restrict__ rounded,
+                     Placed* __restrict__ steps, float* __restrict__ bias_partials, int pixels,
                      int height, int width, int channels, int padding, int pixels_per_split,
                      int step_pixels) {
     constexpr int ROWS = 256 / CHUNKS;
@@ -81,17 +111,21 @@ extern "C" __global__ void __launch_bounds__(256)
     int channel_block = blockIdx.y, chunk_number = threadIdx.x % CHUNKS;
     int channel = channel_block * CHANNEL_BLOCK + chunk_number * CHUNK;
     int last_pixel = min(int(blockIdx.x + 1) * pixels_per_split, pixels);
-    rounded += static_cast<long long>(channel_block) * pixels * CHANNEL_BLOCK;
-    steps += static_cast<long long>(channel_block) * PHASES_APART * step_pixels * CHANNEL_BLOCK;
-    float total[2][4] = {};
+    rounded += static_cast<long long>(channel_block) * pixels * BLOCK_PLACES;
+    steps += static_cast<long long>(PAIRS_IN_BLOCKS ? channel_block / 2 * 2 : channel_block) *
+             PHASES_APART * step_pixels * BLOCK_PLACES;
+    float total[CHUNK / 4][4] = {};
     for (int pixel = blockIdx.x * pixels_per_split + threadIdx.x / CHUNKS; pixel < last_pixel;
          pixel += ROWS) {
         int from = pixel_of_x(pixel, height, width, padding);
         float chunk[CHUNK] = {};
         if (from >= 0) load_chunk(chunk, gradient + from * channels + channel, channel, channels);
-        if (padding) store_rounded(rounded, pixel, chunk_at(pixel, chunk_number), chunk);
+        if (padding || PAIRS_IN_BLOCKS)
+            store_rounded<GRADIENT_EXPONENT>(rounded, pixel, chunk_at(pixel, chunk_number), chunk);
         int step = step_of(from, width, step_pixels);
-        if (from >= 0) store_rounded(steps, step, chunk_at(step, chunk_number), chunk);
+        if (from >= 0)
+            store_step(steps, PHASES_APART * step_pixels, step, chunk_at(step, chunk_number),
+                       chunk);
 #pragma unroll
         for (int e = 0; e < CHUNK; e++) total[e / 4][e % 4] += chunk[e];
     }
@@ -102,11 +136,13 @@ extern "C" __global__ void __launch_bounds__(256)
              number += ROWS) {
             float zeros[CHUNK] = {};
             int phase = number % PHASES_APART;
-            store_rounded(steps, phase * step_pixels + image_rows + number / PHASES_APART,
-                          chunk_number, zeros);
+            store_step(steps, PHASES_APART * step_pixels,
+                       phase * step_pixels + image_rows + number / PHASES_APART, chunk_number,
+                       zeros);
         }
-    store(&thread_sums[threadIdx.x / CHUNKS][chunk_number * CHUNK], total[0]);
-    store(&thread_sums[threadIdx.x / CHUNKS][chunk_number * CHUNK + 4], total[1]);
+#pragma unroll
+    for (int four = 0; four < CHUNK / 4; four++)
+        store(&thread_sums[threadIdx.x / CHUNKS][chunk_number * CHUNK + 4 * four], total[four]);
     __syncthreads();
     channel = channel_block * CHANNEL_BLOCK + threadIdx.x;
     if (threadIdx.x >= CHANNEL_BLOCK || channel >= channels) return;

@@ -35,7 +35,7 @@
 #include "packed/image.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
-    conv2d(const Packed* __restrict__ x, const Packed* __restrict__ weight,
+    conv2d(const Placed* __restrict__ x, const Placed* __restrict__ weight,
            const float* __restrict__ bias, float* __restrict__ y, int height, int width,
            int channel_blocks, int filters, int padded_filters, int kernel, int stride, int pixels,
            int image_pixels, int rows, int block_pixels, int relu) {

@@ -17,8 +17,8 @@
 #include "packed/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
-    conv2d_copy(const Packed* __restrict__ x, const Packed* __restrict__ weight,
-                const float* __restrict__ bias, Packed* __restrict__ copy, int height, int width,
+    conv2d_copy(const Placed* __restrict__ x, const Placed* __restrict__ weight,
+                const float* __restrict__ bias, Copied* __restrict__ copy, int height, int width,
                 int channel_blocks, int filters, int padded_filters, int kernel, int stride,
                 int pixels, int image_pixels, int rows, int block_pixels, int relu, int padding) {
     convolve(x, weight,

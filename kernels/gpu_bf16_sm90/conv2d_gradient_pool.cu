@@ -10,9 +10,9 @@
 #include "packed/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
-    conv2d_gradient_pool(const Packed* __restrict__ dy, const Packed* __restrict__ flipped,
-                         const Packed* __restrict__ kept, Packed* __restrict__ rounded,
-                         Packed* __restrict__ steps, float* __restrict__ bias_partials,
+    conv2d_gradient_pool(const Placed* __restrict__ dy, const Placed* __restrict__ flipped,
+                         const Placed* __restrict__ kept, Copied* __restrict__ rounded,
+                         Copied* __restrict__ steps, float* __restrict__ bias_partials,
                          const unsigned char* __restrict__ index, int height, int width,
                          int channel_blocks, int filters, int padded_filters, int kernel,
                          int stride, int pixels, int image_pixels, int rows, int block_pixels,

@@ -15,8 +15,8 @@
 #include "packed/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
-    conv2d_pool(const Packed* __restrict__ x, const Packed* __restrict__ weight,
-                const float* __restrict__ bias, Packed* __restrict__ copy,
+    conv2d_pool(const Placed* __restrict__ x, const Placed* __restrict__ weight,
+                const float* __restrict__ bias, Copied* __restrict__ copy,
                 unsigned char* __restrict__ index, int height, int width, int channel_blocks,
                 int filters, int padded_filters, int kernel, int stride, int pixels,
                 int image_pixels, int rows, int block_pixels, int relu, int padding) {

@@ -179,6 +179,7 @@ __device__ __forceinline__ void setmaxnreg_inc() {
 #define TYPE_exact "bf16"
 #define TYPE_bfloat16 "bf16"
 #define TYPE_float16 "f16"
+#define TYPE_halves "f16"
 #define TYPE_NAMED(multiplier) TYPE_##multiplier
 #define TYPE_OF(multiplier) TYPE_NAMED(multiplier)
 #define TYPE TYPE_OF(MULTIPLIER)

@@ -11,6 +11,7 @@
 //   PHASES           1: y is an upsampled image of four phases. Each has filters of its own; those
 //                    of a tap follow one another. A block has pixels of one phase. 0, the default:
 //                    there are no phases (packed/conv2d.cu).
+//   OF_GRADIENT      1: of halves, x is a gradient; 0, the default: it is not
 #pragma once
 #include "common/warp_tile.cuh"
 #include "gpu_bf16_sm90/hopper.cuh"
@@ -22,6 +23,13 @@
 #ifndef WINDOWS
 #define WINDOWS 0
 #endif
+#ifndef OF_GRADIENT
+#define OF_GRADIENT 0
+#endif
+
+// Of halves: what the accumulators are multiplied by.
+constexpr float UNSCALE =
+    power_of_two(-WEIGHT_EXPONENT - (OF_GRADIENT ? GRADIENT_EXPONENT : ACTIVATION_EXPONENT));
 
 // Pixels of y, in a row and in all, of which an epilogue makes one.
 constexpr int POOL_SIDE = WINDOWS ? 2 : 1, POOL_SIZE = POOL_SIDE * POOL_SIDE;
@@ -48,15 +56,15 @@ using Pixels = Ring<PIXEL_STAGES, 32>;  // (PIXEL_STAGES, rows, CHANNEL_BLOCK)
 
 // The producer: all copies of a block. x, weight: the block's first rows; block_rows: from a
 // channel block to the next in x; tap_rows: from a tap to the next in weight.
-__device__ __forceinline__ void produce(Pixels pixels, Filters filters, const Packed* x,
-                                        const Packed* weight, int channel_blocks, int taps,
+__device__ __forceinline__ void produce(Pixels pixels, Filters filters, const Placed* x,
+                                        const Placed* weight, int channel_blocks, int taps,
                                         int rows, int block_rows, int tap_rows) {
     for (int block = 0; block < channel_blocks;
-         block++, x += static_cast<long long>(block_rows) * CHANNEL_BLOCK) {
+         block++, x += static_cast<long long>(block_rows) * BLOCK_PLACES) {
         pixels.acquire(rows * ROW);
         pixels.copy(0, x, rows * ROW);
         pixels.next();
-        for (int tap = 0; tap < taps; tap++, weight += tap_rows * CHANNEL_BLOCK) {
+        for (int tap = 0; tap < taps; tap++, weight += tap_rows * BLOCK_PLACES) {
             filters.acquire(FILTER_BYTES);
             filters.copy(0, weight, FILTER_BYTES);
             filters.next();
@@ -100,8 +108,17 @@ struct Consumer {
         filters.wait();
         Descriptor b = matrix_descriptor(filters.current(), 0, 8 * ROW);
         wgmma_fence();
+        if constexpr (HALVES) {  // of a[] and b the high halves are 0 and 1, the low ones 2 and 3
 #pragma unroll
-        for (int step = 0; step < 4; step++) wgmma<0>(sum, a[step], moved(b, 32 * step));
+            for (int step = 0; step < 2; step++) {
+                wgmma<0>(sum, a[step + 2], moved(b, 32 * step));
+                wgmma<0>(sum, a[step], moved(b, 32 * (step + 2)));
+                wgmma<0>(sum, a[step], moved(b, 32 * step));
+            }
+        } else {
+#pragma unroll
+            for (int step = 0; step < 4; step++) wgmma<0>(sum, a[step], moved(b, 32 * step));
+        }
         wgmma_commit();
         wgmma_wait<1>();
         if (previous >= 0) filters.release(previous);
@@ -149,8 +166,8 @@ struct Sizes {
 
 // A block's part of the convolution of x with weight.
 template <class Epilogue>
-__device__ __forceinline__ void convolve(const Packed* __restrict__ x,
-                                         const Packed* __restrict__ weight, const Sizes& sizes,
+__device__ __forceinline__ void convolve(const Placed* __restrict__ x,
+                                         const Placed* __restrict__ weight, const Sizes& sizes,
                                          const Epilogue& epilogue) {
     SWIZZLED_SHARED(shared);
     unsigned char* all_pixels = shared + STAGES * FILTER_BYTES;
@@ -180,8 +197,8 @@ __device__ __forceinline__ void convolve(const Packed* __restrict__ x,
         if (threadIdx.x != 32 * CONSUMER_WARPS) return;
         int last_row =
             windows.start(last_pixel) + to_phase + (sizes.kernel - 1) * (sizes.width + 1);
-        produce(pixels, filters, x + static_cast<long long>(first_row) * CHANNEL_BLOCK,
-                weight + (phase * sizes.padded_filters + first_filter) * CHANNEL_BLOCK,
+        produce(pixels, filters, x + static_cast<long long>(first_row) * BLOCK_PLACES,
+                weight + (phase * sizes.padded_filters + first_filter) * BLOCK_PLACES,
                 sizes.channel_blocks, taps, last_row - first_row + 1, sizes.image_pixels,
                 sizes.padded_filters * PHASE_COUNT);
         return;
@@ -194,7 +211,8 @@ __device__ __forceinline__ void convolve(const Packed* __restrict__ x,
                       int(threadIdx.x % 32 / 16), sizes.kernel, sizes.width, taps},
              sizes.channel_blocks * taps, sum);
 #pragma unroll
-    for (int j = 0; j < SUMS; j++) by_pixel[j % 4 / 2][j / 4 * 2 + j % 2] = sum[j];
+    for (int j = 0; j < SUMS; j++)
+        by_pixel[j % 4 / 2][j / 4 * 2 + j % 2] = HALVES ? sum[j] * UNSCALE : sum[j];
     // After Tile::sync an epilogue may write to all stages. By then every consumer has waited for
     // every copy, has read its fragments, and its products have ended (wgmma_wait<0>). No copy
     // follows and no product reads what is written, so that no fence for the asynchronous proxy is

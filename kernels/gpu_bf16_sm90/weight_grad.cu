@@ -38,10 +38,15 @@
 #endif
 #include "gpu_bf16_sm90/hopper.cuh"
 
-constexpr int STAGES = 4, STEP = 64;        // stages in shared memory, pixels of each
+// Halves of an operand's number; stages in shared memory, pixels of each.
+constexpr int PARTS_OF_NUMBER = HALVES ? 2 : 1, STAGES = 4, STEP = 64 / PARTS_OF_NUMBER;
 constexpr int CONSUMER_WARPS = 4 * KERNEL;  // warps that multiply
 constexpr int STEP_BYTES = STEP * ROW;      // of 64 filters of dy
-constexpr int DY_BYTES = TILE_N / CHANNEL_BLOCK * STEP_BYTES;
+constexpr int DY_BLOCKS = TILE_N / 64 * PARTS_OF_NUMBER, DY_BYTES = DY_BLOCKS * STEP_BYTES;
+// 16 pixels of a step, which wgmma multiplies at once.
+constexpr int PIECES = STEP / 16;
+// Of halves: what the accumulators are multiplied by.
+constexpr float UNSCALE = power_of_two(-ACTIVATION_EXPONENT - GRADIENT_EXPONENT);
 constexpr int SUMS = TILE_N / 2;  // accumulators of a thread, for its two channels
 // Registers of a thread (setmaxnreg): at the launch, as many as all threads can have; then of the
 // producer's warpgroup, and of the consumers. A warpgroup that asks for more than there are waits
@@ -85,23 +90,28 @@ struct PixelIterator {
 };
 
 // The producer: all copies of a block. x, dy: the first rows of the channel blocks; below: rows of
-// x from a window's start to the row of taps.
-__device__ __forceinline__ void produce(Ring<STAGES, 1> ring, const Packed* x, const Packed* dy,
+// x from a window's start to the row of taps; rows: of x in a stage, image_pixels in memory, of
+// each channel block.
+__device__ __forceinline__ void produce(Ring<STAGES, 1> ring, const Placed* x, const Placed* dy,
                                         const Windows& windows, int below, int first_pixel,
-                                        int steps, int pixels, int step_pixels) {
+                                        int steps, int pixels, int step_pixels, int image_pixels,
+                                        int rows) {
     for (int step = 0; step < steps; step++, first_pixel += STEP) {
         int first = (windows.start(first_pixel) + below) / CHUNKS * CHUNKS;
         int last = windows.start(min(first_pixel + STEP, pixels) - 1) + below + KERNEL - 1,
             x_bytes = (last - first + 1) * ROW;
-        ring.acquire(DY_BYTES + x_bytes);
+        ring.acquire(DY_BYTES + PARTS_OF_NUMBER * x_bytes);
 #pragma unroll
-        for (int block = 0; block < TILE_N / CHANNEL_BLOCK; block++)
+        for (int block = 0; block < DY_BLOCKS; block++)
             ring.copy(
                 block * STEP_BYTES,
                 dy + (block * static_cast<long long>(PHASE_COUNT * step_pixels) + first_pixel) *
-                         CHANNEL_BLOCK,
+                         BLOCK_PLACES,
                 STEP_BYTES);
-        ring.copy(DY_BYTES, x + static_cast<long long>(first) * CHANNEL_BLOCK, x_bytes);
+        ring.copy(DY_BYTES, x + static_cast<long long>(first) * BLOCK_PLACES, x_bytes);
+        if constexpr (HALVES)  // 32 channels further
+            ring.copy(DY_BYTES + rows * ROW,
+                      x + (static_cast<long long>(image_pixels) + first) * BLOCK_PLACES, x_bytes);
         ring.next();
     }
 }
@@ -118,15 +128,24 @@ struct Consumer {
     PixelIterator first, lane_pixel[4];  // the step's first pixel; this lane's of each 16
     int previous = -1;  // the stage of the step before, whose products may be under way
 
+    // Where x begins in a stage. Of halves a row has 32 channels: two warps have those of the
+    // second channel block.
+    __device__ __forceinline__ int x_bytes() const {
+        return DY_BYTES + (HALVES ? threadIdx.x / 64 % 2 * ((ring.bytes - DY_BYTES) / 2) : 0);
+    }
+
     // The fragments of the next step. Behind the last pixel dy is 0, and x is that of the first
-    // one.
-    __device__ __forceinline__ void load(unsigned (&a)[4][4]) {  // (16 pixels each, registers)
+    // one. a: (16 pixels each, registers), of halves the high ones and then the low ones.
+    __device__ __forceinline__ void load(unsigned (&a)[4][4]) {
         ring.wait();
         int under_tap = below + column - (first.start + below) / CHUNKS * CHUNKS;
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < PIECES; i++) {
             int row = (left > 16 * i ? lane_pixel[i].start : first.start) + under_tap;
-            ldmatrix_trans(a[i], ring.current() + DY_BYTES + swizzled(row, chunk));
+            ldmatrix_trans(a[i], ring.current() + x_bytes() + swizzled(row, chunk));
+            if constexpr (HALVES)
+                ldmatrix_trans(a[i + PIECES],
+                               ring.current() + x_bytes() + swizzled(row, chunk + 4));
             lane_pixel[i].next(windows, by);
         }
         // So that ldmatrix has read before the copy engine writes: that its products have ended
@@ -139,10 +158,17 @@ struct Consumer {
     // Begins the products of a step, and waits for those of the step before, whose stage is empty
     // then.
     __device__ __forceinline__ void add(float (&sum)[SUMS], const unsigned (&a)[4][4]) {
-        Descriptor b = matrix_descriptor(ring.current(), STEP_BYTES, 8 * ROW);
+        Descriptor b = matrix_descriptor(ring.current(), PARTS_OF_NUMBER * STEP_BYTES, 8 * ROW);
         wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < 4; i++) wgmma<1>(sum, a[i], moved(b, 16 * ROW * i));
+        for (int i = 0; i < PIECES; i++) {
+            Descriptor high = moved(b, 16 * ROW * i);
+            if constexpr (HALVES) {
+                wgmma<1>(sum, a[i + PIECES], high);
+                wgmma<1>(sum, a[i], moved(high, STEP_BYTES));
+            }
+            wgmma<1>(sum, a[i], high);
+        }
         wgmma_commit();
         wgmma_wait<1>();
         if (previous >= 0) ring.release(previous);
@@ -161,18 +187,19 @@ __device__ __forceinline__ void write(const float (&sum)[SUMS], float* __restric
         int filter = first_filter + j / 4 * 8 + threadIdx.x % 4 * 2 + j % 2,
             channel = first_channel + j % 4 / 2 * 8;
         if (filter < filters && channel < channels)
-            partials[filter * filters_apart + channel * channels_apart] = sum[j];
+            partials[filter * filters_apart + channel * channels_apart] =
+                HALVES ? sum[j] * UNSCALE : sum[j];
     }
 }
 
 // image_pixels, rows: as in conv2d.cu; pixels: of y or of a phase; step_pixels: those stored in dy.
 extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
-    conv2d_weight_grad(const Packed* __restrict__ x, const Packed* __restrict__ dy,
+    conv2d_weight_grad(const Placed* __restrict__ x, const Placed* __restrict__ dy,
                        float* __restrict__ partials, int height, int width, int channels,
                        int filters, int stride, int pixels, int image_pixels, int step_pixels,
                        int steps_per_split, int rows) {
     SWIZZLED_SHARED(shared);
-    int stage_bytes = DY_BYTES + rows * ROW;
+    int stage_bytes = DY_BYTES + PARTS_OF_NUMBER * rows * ROW;
     Ring<STAGES, 1> ring(shared, stage_bytes,
                          reinterpret_cast<Barrier*>(shared + STAGES * stage_bytes));
     if (threadIdx.x == 0) {
@@ -189,16 +216,18 @@ extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
     if (warp >= CONSUMER_WARPS) {
         if (KERNEL > 2) setmaxnreg_dec<PRODUCER_REGISTERS>();
         if (threadIdx.x == 32 * CONSUMER_WARPS)
-            produce(ring, x + static_cast<long long>(channel_block) * image_pixels * CHANNEL_BLOCK,
-                    dy + (first_filter / CHANNEL_BLOCK * PHASE_COUNT + phase) *
-                             static_cast<long long>(step_pixels) * CHANNEL_BLOCK,
-                    windows, below, first_pixel, steps, pixels, step_pixels);
+            produce(ring,
+                    x + static_cast<long long>(channel_block) * PARTS_OF_NUMBER * image_pixels *
+                            BLOCK_PLACES,
+                    dy + (first_filter / 64 * PARTS_OF_NUMBER * PHASE_COUNT + phase) *
+                             static_cast<long long>(step_pixels) * BLOCK_PLACES,
+                    windows, below, first_pixel, steps, pixels, step_pixels, image_pixels, rows);
         return;
     }
     if (KERNEL > 2) setmaxnreg_inc<CONSUMER_REGISTERS>();
     // Of the pixels where this lane's addresses for ldmatrix are.
     int matrix_row = threadIdx.x % 8 + threadIdx.x % 32 / 16 * 8, column = warp / 4;
-    int chunk = warp % 4 * 2 + threadIdx.x % 16 / 8;
+    int chunk = warp % (4 / PARTS_OF_NUMBER) * 2 + threadIdx.x % 16 / 8;
     auto lane_pixel = [&](int i) {
         return PixelIterator(windows, first_pixel + 16 * i + matrix_row);
     };
@@ -216,7 +245,7 @@ extern "C" __global__ void __launch_bounds__(32 * CONSUMER_WARPS + 128, 1)
             {lane_pixel(0), lane_pixel(1), lane_pixel(2), lane_pixel(3)}
     },
         steps, sum);
-    int first_channel = channel_block * CHANNEL_BLOCK + warp % 4 * 16 + threadIdx.x % 32 / 4;
+    int first_channel = channel_block * 64 + warp % 4 * 16 + threadIdx.x % 32 / 4;
     partials += static_cast<long long>(split) * filters * PHASE_COUNT * KERNEL * KERNEL * channels;
     if (PHASES) {
         // The tap of the phase weights.

@@ -24,7 +24,7 @@
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1)
     conv2d_copy(const Packed* __restrict__ x, const Packed* __restrict__ weight,
-                const float* __restrict__ bias, Packed* __restrict__ copy, int height, int width,
+                const float* __restrict__ bias, Copied* __restrict__ copy, int height, int width,
                 int channels, int filters, int kernel, int stride, int pixels, int relu,
                 int padding) {
     convolve(x, weight, height, width, channels, filters, kernel, stride, pixels,

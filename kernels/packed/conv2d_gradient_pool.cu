@@ -13,8 +13,8 @@
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1)
     conv2d_gradient_pool(const Packed* __restrict__ dy, const Packed* __restrict__ flipped,
-                         const Packed* __restrict__ kept, Packed* __restrict__ rounded,
-                         Packed* __restrict__ steps, float* __restrict__ bias_partials,
+                         const Packed* __restrict__ kept, Copied* __restrict__ rounded,
+                         Copied* __restrict__ steps, float* __restrict__ bias_partials,
                          const unsigned char* __restrict__ index, int height, int width,
                          int channels, int filters, int kernel, int stride, int pixels, int relu,
                          int kept_padding, int padding, int step_rows) {

@@ -18,7 +18,7 @@
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1)
     conv2d_pool(const Packed* __restrict__ x, const Packed* __restrict__ weight,
-                const float* __restrict__ bias, Packed* __restrict__ copy,
+                const float* __restrict__ bias, Copied* __restrict__ copy,
                 unsigned char* __restrict__ index, int height, int width, int channels, int filters,
                 int kernel, int stride, int pixels, int relu, int padding) {
     convolve(x, weight, height, width, channels, filters, kernel, stride, pixels,

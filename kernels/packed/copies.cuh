@@ -32,40 +32,82 @@
 #define IN_CHANNEL_BLOCKS 0
 #endif
 
-// How a copy lies in memory. place(pixel, channel): where a channel of a pixel is; eight channels
-// from a multiple of 8 on are neighbours. ChannelsLast, (pixels, channels), is the layout of
-// arrays.
+// How a copy lies in memory. place(pixel, channel): where a channel of a pixel is; the others of
+// its chunk follow. to_low(pixel, channel): from there to the low half of a pair.
+// words<exponent>(numbers): of a chunk; exponent: of halves. ChannelsLast, (pixels, channels), is
+// the layout of arrays.
 struct ChannelsLast {
+    using Element = Packed;
+    static constexpr bool PAIRS = false;
     int channels;
 
     __device__ __forceinline__ ChannelsLast(int, int channels) : channels(channels) {}
     __device__ __forceinline__ int place(int pixel, int channel) const {
         return pixel * channels + channel;
     }
+    __device__ __forceinline__ int to_low(int, int) const { return 0; }
+    template <int exponent>
+    static __device__ __forceinline__ uint4 words(const float (&numbers)[CHUNK]) {
+        return rounded_chunk(numbers);
+    }
     // Channels that are stored, zeros included.
     __device__ __forceinline__ int stored() const { return channels; }
 };
 
 // (channels / 64, rows, 64), as NCHWc has blocks c of channels; the last block is filled with
-// zeros.
-struct InChannelBlocks {
+// zeros. pairs_of_steps: as `steps` has pairs.
+template <bool pairs_of_steps>
+struct ChannelBlocks {
+    using Element = Placed;
+    static constexpr bool PAIRS = PAIRS_IN_BLOCKS;
     int rows, channels;  // rows: of a channel block
 
-    __device__ __forceinline__ InChannelBlocks(int rows, int channels)
+    __device__ __forceinline__ ChannelBlocks(int rows, int channels)
         : rows(rows), channels(channels) {}
     __device__ __forceinline__ int place(int row, int channel) const {
-        return place_in_channel_blocks(rows, row, channel);
+        return pairs_of_steps ? place_in_steps(rows, row, channel)
+                              : place_in_channel_blocks(rows, row, channel);
+    }
+    __device__ __forceinline__ int to_low(int row, int channel) const {
+        return !PAIRS ? 0 : pairs_of_steps ? rows * BLOCK_PLACES : ::to_low(place(row, channel));
+    }
+    template <int exponent>
+    static __device__ __forceinline__ uint4 words(const float (&numbers)[CHUNK]) {
+        return chunk_of_channel_blocks<exponent>(numbers);
     }
     __device__ __forceinline__ int stored() const {
-        return (channels + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK * CHANNEL_BLOCK;
+        return (channels + STORED_CHANNELS - 1) / STORED_CHANNELS * STORED_CHANNELS;
     }
 };
 
+using InChannelBlocks = ChannelBlocks<false>;
 #if IN_CHANNEL_BLOCKS
 using CopyLayout = InChannelBlocks;
+using StepsLayout = ChannelBlocks<PAIRS_IN_BLOCKS>;
 #else
 using CopyLayout = ChannelsLast;
+using StepsLayout = ChannelsLast;
 #endif
+using Copied = CopyLayout::Element;
+
+// Store a chunk of words; to_low: from there to the low halves of pairs.
+template <bool pairs, class Element>
+__device__ __forceinline__ void store_chunk_in_copy(uint4 words, Element* to, int to_low) {
+    if constexpr (pairs)
+        store_chunk_in_channel_blocks(to, to_low, words);
+    else
+        *reinterpret_cast<uint4*>(to) = words;
+}
+
+// What has the signs of a chunk: its words, of pairs the high halves.
+template <bool pairs>
+struct SignsOf {
+    using Words = uint4;
+};
+template <>
+struct SignsOf<true> {
+    using Words = uint2;
+};
 
 // Store as many numbers below 256 as a chunk has, as bytes.
 __device__ __forceinline__ void store_chunk(unsigned char* to, const int (&from)[CHUNK]) {
@@ -158,13 +200,14 @@ struct SharedSums {
 
 // Packed images with borders of zeros. An output pixel becomes side x side pixels of them; an image
 // has down x across output pixels.
+template <class Layout = CopyLayout>
 struct PaddedCopy {
-    Packed* at;
+    Copied* at;
     int down, across, side, padding;
-    CopyLayout layout;
+    Layout layout;
 
     // pixels: of y
-    __device__ __forceinline__ PaddedCopy(Packed* at, const PixelTile& tile, int pixels, int side,
+    __device__ __forceinline__ PaddedCopy(Copied* at, const PixelTile& tile, int pixels, int side,
                                           int padding, int channels)
         : at(at), down(tile.height / POOL_SIDE), across(tile.width / POOL_SIDE), side(side),
           padding(padding), layout(pixels / (tile.height * tile.width) *
@@ -184,8 +227,9 @@ struct PaddedCopy {
                 int row = output.image * height + side * output.row + padding + i,
                     column = side * output.column + padding + j;
                 bool within = i >= 0 && i < side && j >= 0 && j < side;
-                *reinterpret_cast<uint4*>(at + layout.place(row * width + column, channel)) =
-                    within ? words(i, j) : make_uint4(0, 0, 0, 0);
+                store_chunk_in_copy<Layout::PAIRS>(within ? words(i, j) : make_uint4(0, 0, 0, 0),
+                                                   at + layout.place(row * width + column, channel),
+                                                   layout.to_low(row * width + column, channel));
             }
     }
 };
@@ -193,7 +237,7 @@ struct PaddedCopy {
 // Stores y, with bias and ReLU, as the copy that the next convolution reads.
 struct CopyEpilogue {
     const float* bias;
-    Packed* copy;
+    Copied* copy;
     int pixels, relu, padding;  // pixels: of y
 
     __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD],
@@ -201,12 +245,12 @@ struct CopyEpilogue {
                                            int first_filter) const {
         add_bias(sum, bias, filters, first_filter, relu);
         SharedSums sums(sum);
-        PaddedCopy to(copy, tile, pixels, 1, padding, filters);
+        PaddedCopy<> to(copy, tile, pixels, 1, padding, filters);
         sums.each(tile, to, filters, first_filter,
                   [&](const OutputPixel& output, int i, int column) {
                       float values[CHUNK];
                       sums.get(values, tile.line(i, 0), column);
-                      uint4 words = rounded_chunk(values);
+                      uint4 words = CopyLayout::words<ACTIVATION_EXPONENT>(values);
                       to.put(output, first_filter + column, [&](int, int) { return words; });
                   });
     }
@@ -215,7 +259,7 @@ struct CopyEpilogue {
 // Stores the largest value of each window of y; index: its place in the window.
 struct PooledCopyEpilogue {
     const float* bias;
-    Packed* copy;
+    Copied* copy;
     unsigned char* index;
     int pixels, relu, padding;
 
@@ -224,7 +268,7 @@ struct PooledCopyEpilogue {
                                            int first_filter) const {
         add_bias(sum, bias, filters, first_filter, relu);
         SharedSums sums(sum);
-        PaddedCopy to(copy, tile, pixels, 1, padding, filters);
+        PaddedCopy<> to(copy, tile, pixels, 1, padding, filters);
         sums.each(tile, to, filters, first_filter,
                   [&](const OutputPixel& output, int i, int column) {
                       float largest[CHUNK];
@@ -240,7 +284,7 @@ struct PooledCopyEpilogue {
                               if (values[e] > largest[e] || values[e] != values[e])
                                   largest[e] = values[e], chosen[e] = place;
                       }
-                      uint4 words = rounded_chunk(largest);
+                      uint4 words = CopyLayout::words<ACTIVATION_EXPONENT>(largest);
                       to.put(output, first_filter + column, [&](int, int) { return words; });
                       int pixel = (output.image * to.down + output.row) * to.across + output.column;
                       store_chunk(index + pixel * filters + first_filter + column, chosen);
@@ -249,26 +293,28 @@ struct PooledCopyEpilogue {
 };
 
 // The copies of a gradient. In channel blocks there are two: `steps`, without a border, and
-// `padded`, unless its border is empty.
+// `padded`, unless its border is empty and it has no pairs.
 struct GradientCopies {
     static constexpr int PHASES_APART = STEPS_BY_PHASE ? 4 : 1;  // number of images in `steps`
-    PaddedCopy padded, steps;
+    PaddedCopy<> padded;
+    PaddedCopy<StepsLayout> steps;
     int step_rows;
 
     // step_rows: of a channel block in `steps`, or of a phase there, with the zeros behind the last
     // image.
-    __device__ __forceinline__ GradientCopies(Packed* padded, Packed* steps, const PixelTile& tile,
+    __device__ __forceinline__ GradientCopies(Copied* padded, Copied* steps, const PixelTile& tile,
                                               int pixels, int side, int padding, int step_rows,
                                               int channels)
         : padded(padded, tile, pixels, side, padding, channels),
           steps(steps, tile, pixels, side, 0, channels), step_rows(step_rows) {
-        if (IN_CHANNEL_BLOCKS) this->steps.layout = CopyLayout(step_rows * PHASES_APART, channels);
+        if (IN_CHANNEL_BLOCKS) this->steps.layout = StepsLayout(step_rows * PHASES_APART, channels);
     }
     __device__ __forceinline__ int stored() const { return padded.stored(); }
 
     template <class Words>
     __device__ __forceinline__ void put(const OutputPixel& output, int channel, Words words) const {
-        if (!IN_CHANNEL_BLOCKS || padded.padding) padded.put(output, channel, words);
+        if (!IN_CHANNEL_BLOCKS || padded.padding || PAIRS_IN_BLOCKS)
+            padded.put(output, channel, words);
         if (IN_CHANNEL_BLOCKS && !STEPS_BY_PHASE) steps.put(output, channel, words);
         if (STEPS_BY_PHASE) {  // no pooling is behind an upsampling
             int phase = output.row % 2 * 2 + output.column % 2,
@@ -278,7 +324,8 @@ struct GradientCopies {
         }
     }
     __device__ __forceinline__ void store_step(int row, int channel, const uint4& words) const {
-        *reinterpret_cast<uint4*>(steps.at + steps.layout.place(row, channel)) = words;
+        store_chunk_in_copy<StepsLayout::PAIRS>(words, steps.at + steps.layout.place(row, channel),
+                                                steps.layout.to_low(row, channel));
     }
     // Zeros behind the last image. The block with the first pixels of y stores them, in its
     // columns.
@@ -299,8 +346,9 @@ struct GradientCopies {
 // bias_partials, its sums over pixels. kept: the copy of that input, laid out as KeptLayout.
 template <class KeptLayout>
 struct GradientEpilogue {
-    const Packed* kept;
-    Packed *rounded, *steps;
+    using Signs = typename SignsOf<KeptLayout::PAIRS>::Words;
+    const typename KeptLayout::Element* kept;
+    Copied *rounded, *steps;
     float* bias_partials;
     const unsigned char* index;  // nullptr: not pooled
     int pixels, step_rows, relu, kept_padding, padding;
@@ -325,10 +373,10 @@ struct GradientEpilogue {
                         (output.image * kept_height + output.row + kept_padding) * kept_width +
                         output.column + kept_padding;
                     mask(values,
-                         *reinterpret_cast<const uint4*>(kept + layout.place(pixel, channel)));
+                         *reinterpret_cast<const Signs*>(kept + layout.place(pixel, channel)));
                 }
                 sums.put(values, tile.line(i, 0), column);
-                uint4 words = rounded_chunk(values);
+                uint4 words = CopyLayout::words<GRADIENT_EXPONENT>(values);
                 WindowIndices indices = {};
                 if (index)
                     indices = load_indices(
@@ -353,6 +401,10 @@ struct GradientEpilogue {
             float was = __uint_as_float(IN_WORDS ? pair : e % 2 ? pair & 0xffff0000u : pair << 16);
             values[e] = was > 0.0f ? values[e] : 0.0f;
         }
+    }
+    static __device__ __forceinline__ void mask(float (&values)[CHUNK], const uint2& high) {
+        mask(values,
+             make_uint4(high.x << 16, high.x & 0xffff0000u, high.y << 16, high.y & 0xffff0000u));
     }
     // The sums of 64 lines each.
     __device__ __forceinline__ void store_bias_partials(const SharedSums& sums,

@@ -60,6 +60,20 @@ constexpr int SIDE = 16;
 
 // ---- copies
 
+// From a number's place in channel blocks to its low half, by line and number.
+__device__ __forceinline__ int to_low(int line, int number) {
+    return PAIRS_IN_BLOCKS ? to_low(place_in_channel_blocks(0, line, number)) : 0;
+}
+
+// Stores a number of a copy; to_low: of pairs.
+template <class Element>
+__device__ __forceinline__ void store_number(Packed value, Element* at, int to_low) {
+    if constexpr (sizeof(Element) < sizeof(Packed))
+        store_in_channel_blocks<WEIGHT_EXPONENT>(at, to_low, value);
+    else
+        *at = value;
+}
+
 // A copy, (lines, taps, numbers): lines are filters and numbers channels, or the other way round.
 // rows: of a tap in channel blocks; 0 if the copy has none.
 struct Copy {
@@ -72,8 +86,12 @@ struct Copy {
         int whole = (numbers + CHUNK - 1) / CHUNK * CHUNK, of_block = taps * rows;
         if (rows == 0 && line < lines && number < whole)
             at[(line * taps + tap) * whole + number] = value;
-        if (line < rows && number < (numbers + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK * CHANNEL_BLOCK)
-            at[place_in_channel_blocks(of_block, tap * rows + line, number)] = value;
+        if (line < rows &&
+            number < (numbers + STORED_CHANNELS - 1) / STORED_CHANNELS * STORED_CHANNELS)
+            store_number(value,
+                         reinterpret_cast<Placed*>(at) +
+                             place_in_channel_blocks(of_block, tap * rows + line, number),
+                         to_low(line, number));
     }
 };
 
@@ -134,7 +152,8 @@ struct PhaseBlock {
     }
     // Numbers of a line of a copy, with zeros; rows: of a tap in channel blocks, or 0.
     static __device__ __forceinline__ int stored(int count, int rows) {
-        return rows ? (count + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK * CHANNEL_BLOCK : whole(count);
+        return rows ? (count + STORED_CHANNELS - 1) / STORED_CHANNELS * STORED_CHANNELS
+                    : whole(count);
     }
 
     using Gradients = float[TAPS_3X3][side][side + 1];  // (3x3 taps, filters, channels)
@@ -195,19 +214,36 @@ struct PhaseBlock {
         for (int tap = 0; tap < 16; tap++)
             phase_taps[tap][slow()][fast()] = rounded(sum_of(taps, tap / 4, tap % 4));
         int rows = row[COPY_ROWS], flipped_rows = row[FLIPPED_ROWS];
-        if (filter < max(filters, rows) && channel < stored(channels, rows))
-            store_phases(phases, phase_taps, form, filter, channel, rows);
+        if (filter < max(filters, rows) && channel < stored(channels, rows)) {
+            if (PAIRS_IN_BLOCKS && rows)
+                store_phases(reinterpret_cast<Placed*>(phases), phase_taps, form, filter, channel,
+                             rows);
+            else
+                store_phases(phases, phase_taps, form, filter, channel, rows);
+        }
         if (phase_weights == nullptr) return;
         __syncthreads();
         filter = first_filter + fast(), channel = first_channel + slow();
         if (filter >= stored(filters, rows) || channel >= max(channels, flipped_rows)) return;
-        phase_weights += rows ? place_in_channel_blocks(16 * flipped_rows, channel, filter)
-                              : channel * 16 * whole(filters) + filter;
+        if (PAIRS_IN_BLOCKS && rows)
+            store_phase_weights(reinterpret_cast<Placed*>(phase_weights), phase_taps, filter,
+                                channel, rows, flipped_rows);
+        else
+            store_phase_weights(phase_weights, phase_taps, filter, channel, rows, flipped_rows);
+    }
+
+    template <class Element>
+    __device__ __forceinline__ void
+    store_phase_weights(Element* at, const Packed (&phase_taps)[16][side][side], int filter,
+                        int channel, int rows, int flipped_rows) const {
+        at += rows ? place_in_channel_blocks(16 * flipped_rows, channel, filter)
+                   : channel * 16 * whole(filters) + filter;
         // Rows are whole eights, so that chunks stay where they are.
-        int apart = rows ? flipped_rows * CHANNEL_BLOCK : whole(filters);
+        int apart = rows ? flipped_rows * BLOCK_PLACES : whole(filters);
 #pragma unroll
         for (int tap = 0; tap < 16; tap++)
-            phase_weights[tap * apart] = phase_taps[tap][fast()][slow()];
+            store_number(phase_taps[tap][fast()][slow()], at + tap * apart,
+                         to_low(channel, filter));
     }
 
     // Phase weight (t, s): the sum of its 3x3 taps, the first column first.
@@ -224,18 +260,18 @@ struct PhaseBlock {
     // 2, channels), in channel blocks (blocks, 2, 2, 4 phases, rows, 64). In columns they are (4
     // phases, filters, 3, 3, channels), with zeros where a phase has no tap of the window around
     // pixel (r, c).
-    __device__ __forceinline__ void store_phases(Packed* phases,
-                                                 const Packed (&phase_taps)[16][side][side],
-                                                 PhaseForm form, int filter, int channel,
-                                                 int rows) const {
+    template <class Element>
+    __device__ __forceinline__ void
+    store_phases(Element* phases, const Packed (&phase_taps)[16][side][side], PhaseForm form,
+                 int filter, int channel, int rows) const {
         int width = form == PHASES_APART ? 2 : 3, of_filter = width * width * whole(channels);
-        int phases_apart = rows ? rows * CHANNEL_BLOCK : filters * of_filter,
+        int phases_apart = rows ? rows * BLOCK_PLACES : filters * of_filter,
             apart = rows ? 4 * phases_apart : whole(channels);
         phases += rows ? place_in_channel_blocks(16 * rows, filter, channel)
                        : filter * of_filter + channel;
 #pragma unroll
         for (int phase = 0; phase < 4; phase++) {
-            Packed* to = phases + phase * phases_apart;
+            Element* to = phases + phase * phases_apart;
             int p = phase / 2, q = phase % 2;
             if (form == PHASES_IN_COLUMNS)
                 for (int tap = 0; tap < 9; tap++) to[tap * apart] = 0;
@@ -244,7 +280,8 @@ struct PhaseBlock {
                 int a = tap / 2, b = tap % 2, t = 3 - p - 2 * a, s = 3 - q - 2 * b;
                 int row = form == PHASES_APART ? a : p + a,
                     column = form == PHASES_APART ? b : q + b;
-                to[(row * width + column) * apart] = phase_taps[t * 4 + s][slow()][fast()];
+                store_number(phase_taps[t * 4 + s][slow()][fast()],
+                             to + (row * width + column) * apart, to_low(filter, channel));
             }
         }
     }

@@ -83,6 +83,7 @@ OWN_TESTS = {
         "gpu_f16_sm90",
         "within ? words(i, j) : make_uint4(0, 1, 0, 0)",
     ): "test_a_copy_that_a_convolution_writes_is_its_result_with_a_border_of_zeros",
+    ("gpu_3xf16_sm90", "odd << shift << 16"): "test_operands_are_pairs_of_halves",
 }
 SAME, NONE = "same bytes", "none"
 HEAD = (

@@ -193,7 +193,8 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, til
 
 
 @pytest.mark.parametrize(
-    "rung", ["gpu_tf32", "gpu_3xtf32_packed", "gpu_bf16", "gpu_bf16_sm90", "gpu_f16"]
+    "rung",
+    ["gpu_tf32", "gpu_3xtf32_packed", "gpu_bf16", "gpu_bf16_sm90", "gpu_f16", "gpu_3xf16_sm90"],
 )
 def test_blocks_of_phase_weights_which_take_longest_have_the_lowest_numbers(rung):
     (launch,) = (

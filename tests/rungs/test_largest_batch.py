@@ -117,6 +117,8 @@ def check_last_blocks(launch, made, small_launch, arrays):
         ("gpu_bf16", "rising"),
         ("gpu_bf16_sm90", "deep"),
         ("gpu_bf16_sm90", "rising"),
+        ("gpu_3xf16_sm90", "deep"),
+        ("gpu_3xf16_sm90", "rising"),
     ],
 )
 def test_the_last_blocks_of_every_launch_of_the_largest_batch(rung, network):

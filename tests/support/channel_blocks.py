@@ -9,9 +9,8 @@ import numpy as np
 import rounded_copies
 from kernel_checks import poisoned
 from ladder.rungs import gpu_bf16_sm90 as rung
-from ladder.rungs import packed as launches
 from ladder.rungs.gpu_basic import blocks
-from ladder.rungs.packed_tiles import BFLOAT16
+from ladder.rungs.packed_tiles import BFLOAT16, EXPONENTS, FLOAT16
 from ladder.rungs.packing import PIXELS_OF_PARTIAL
 from rung_checks import ONE_ORDER, run_forward, run_input_grad, run_step, run_weight_grad
 
@@ -21,16 +20,33 @@ CHANNEL_BLOCKS, PHASE_BLOCKS = rung.ChannelBlocks(), rung.PhaseBlocks()
 def launched(function, number_format, tile=None):
     """The launch function with such operands and, if any, this tile."""
     with_tile = functools.partial(function, tile=tile) if tile else function
-    return launches.in_format(with_tile, number_format)
+    return rung.launched(with_tile, number_format, function.__name__.endswith("input_grad"))
 
 
-def numbers(channel_blocks, number_format=BFLOAT16):
-    """float32 of the numbers in rows of 64, whose chunks are in their places again: (..., rows,
-    64) of (..., rows, 64).
+def numbers(channel_blocks, number_format=BFLOAT16, kind="ACTIVATION"):
+    """float32 of the numbers in rows of 64, whose chunks are in their places again: (blocks, ...,
+    rows, 64) of (blocks, ..., rows, 64). Of pairs of halves two blocks become one, of sums that are
+    divided by the scale of this kind; "steps" are for `pairs_of_steps`.
     """
-    row, chunk = np.arange(channel_blocks.shape[-2])[:, None], np.arange(8)
-    chunks = channel_blocks.reshape(*channel_blocks.shape[:-1], 8, 8)[..., row, chunk ^ row % 8, :]
-    return rounded_copies.numbers(chunks.reshape(channel_blocks.shape), number_format)
+    shape = channel_blocks.shape
+    row, chunk = np.arange(shape[-2])[:, None], np.arange(8)
+    chunks = channel_blocks.reshape(*shape[:-1], 8, 8)[..., row, chunk ^ row % 8, :]
+    if number_format.halves == 1:
+        return rounded_copies.numbers(chunks.reshape(shape), number_format)
+    both = chunks.reshape(*shape[:-1], 2, 32).view(np.float16).astype(np.float32).sum(axis=-2)
+    return np.concatenate([both[0::2], both[1::2]], axis=-1) * scale(kind)
+
+
+def pairs_of_steps(steps, number_format):
+    """The same of "steps", where the high and the low halves are blocks of their own."""
+    if number_format.halves == 1:
+        return numbers(steps, number_format)
+    halves = numbers(steps, FLOAT16)
+    return (halves[0::2] + halves[1::2]) * scale("GRADIENT")
+
+
+def scale(kind):
+    return np.float32(2.0 ** -EXPONENTS[kind])
 
 
 def rows_of(image):
@@ -46,7 +62,8 @@ def bordered(image, padding):
 
 
 def channel_blocks_of(x, padding, orders=ONE_ORDER, number_format=BFLOAT16):
-    channel_blocks = poisoned(rung.ChannelBlocks(number_format).image(x.shape, padding), np.uint16)
+    shape = rung.ChannelBlocks(number_format).image(x.shape, padding)
+    channel_blocks = poisoned(shape, number_format.dtype)
     run_step(
         launched(rung.arrange_image, number_format),
         {"x": x},
@@ -68,7 +85,7 @@ def gradient_of(dy, padding, orders=ONE_ORDER, packing=CHANNEL_BLOCKS):
     """{role: array}: steps, partials and, with a border, rounded."""
     batch, height, width, filters = dy.shape
     made = {
-        role: poisoned(shape, np.uint16)
+        role: poisoned(shape, packing.number_format.dtype)
         for role, shape in packing.gradient(dy.shape, padding).items()
     }
     pixels = batch * (height + 2 * padding) * (width + 2 * padding)
@@ -94,10 +111,9 @@ def operands(conv, number_format=BFLOAT16):
 def given_back(conv, number_format=BFLOAT16):
     """What an input gradient reads of dy and of the weight."""
     padding = conv.kernel - 1 - conv.padding
+    dy = gradient_of(conv.dy, padding, packing=rung.ChannelBlocks(number_format))
     return {
-        "dy": gradient_of(conv.dy, padding, packing=rung.ChannelBlocks(number_format))[
-            "rounded" if padding else "steps"
-        ],
+        "dy": dy.get("rounded", dy["steps"]),
         "flipped": tiles_of(conv.weight, number_format=number_format)[1],
     }
 

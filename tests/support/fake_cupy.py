@@ -349,15 +349,15 @@ class _Module:
 
 class _Kernel:
     def __init__(self, gpu, function):
-        self.gpu, self.function = gpu, function
+        self.gpu, self.function, self.shared = gpu, function, 48 << 10
 
     @property
     def max_dynamic_shared_size_bytes(self):
-        return self.gpu.largest_shared.get(self.function.name, 48 << 10)
+        return self.shared
 
     @max_dynamic_shared_size_bytes.setter
     def max_dynamic_shared_size_bytes(self, count):
-        self.gpu.largest_shared[self.function.name] = count
+        self.shared = self.gpu.largest_shared[self.function.name] = count
 
     def kernel(self, grid, block, arguments, shared_bytes, stream):
         assert shared_bytes <= self.max_dynamic_shared_size_bytes

@@ -43,7 +43,7 @@ ROOT = HERE.parents[1]
 FILES = {
     **dict.fromkeys(("gpu_gemm", "gpu_3xtf32"), "gpu_opt_v1/conv2d_*.cu"),
     **dict.fromkeys(("gpu_tf32", "gpu_3xtf32_packed", "gpu_bf16", "gpu_f16"), "packed/*.cu"),
-    "gpu_f16_sm90": "gpu_bf16_sm90/*.cu",
+    **dict.fromkeys(("gpu_f16_sm90", "gpu_3xf16_sm90"), "gpu_bf16_sm90/*.cu"),
 }
 BODY = re.compile(r"\) (const )?\{( |$)")  # of a function, or of a loop
 # pattern -> replacements

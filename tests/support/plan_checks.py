@@ -106,14 +106,15 @@ def _registers(each, threads):
 
 # ---- reads, writes and their order
 
-_parameters = {}  # (source, entry, words of a copy) -> the kernel's parameters
+_parameters = {}  # (source, entry, what a copy's dtype depends on) -> the kernel's parameters
 
 
 def parameters(launch):
     """The parameters of the launch's kernel: cuda_emulator.Parameter in order."""
-    # of the defines they depend on this alone
-    in_words = {"MULTIPLIER=tf32", "MULTIPLIER=float32"} & set(launch.defines)
-    key = launch.source, launch.entry, bool(in_words)
+    # of the defines they depend on these alone
+    of_dtype = "MULTIPLIER=", "IN_CHANNEL_BLOCKS="
+    defines = tuple(define for define in launch.defines if define.startswith(of_dtype))
+    key = launch.source, launch.entry, defines
     if key not in _parameters:
         _parameters[key] = emulator_executor.function(launch).parameters
     return _parameters[key]

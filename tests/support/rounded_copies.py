@@ -23,6 +23,7 @@ from ladder.rungs.packed_tiles import (
     BFLOAT16,
     FLOAT16,
     FLOAT32,
+    HALVES,
     LARGE,
     SQUARE,
     TF32,
@@ -43,7 +44,13 @@ from rung_checks import (
     run_weight_grad,
 )
 
-ROUNDS = {BFLOAT16: to_bfloat16, FLOAT16: to_float16, TF32: to_tf32, FLOAT32: np.asarray}
+ROUNDS = {
+    BFLOAT16: to_bfloat16,
+    FLOAT16: to_float16,
+    TF32: to_tf32,
+    FLOAT32: np.asarray,
+    HALVES: np.asarray,
+}
 
 
 def numbers(copy, number_format=BFLOAT16):

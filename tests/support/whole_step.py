@@ -32,9 +32,10 @@ from ladder.executors import create as executors
 from ladder.network import networks
 from ladder.plan import plan
 from ladder.rungs import gpu_bf16_sm90, packed_tiles
+from ladder.rungs.interface import implementation
 from ladder.verify import parity
 
-RUNGS = "gpu_3xtf32_packed", "gpu_tf32", "gpu_bf16", "gpu_bf16_sm90"
+RUNGS = "gpu_3xtf32_packed", "gpu_tf32", "gpu_bf16", "gpu_bf16_sm90", "gpu_3xf16_sm90"
 BATCH = 64  # of the training whose kernels these are
 NETWORK = networks.build("autoencoder")
 RATE = 2.0**-8
@@ -105,6 +106,7 @@ def trained(rung, images, values):
         batch_size=len(images),
         gradient_scale="batch",
         multipliers=plan.made_for(rung),
+        repeats=int(implementation(rung).in_halves),  # gradients up to 396 exceed a half at first
     )
     made = plan.training_plan(settings, plan.Dataset(len(images), "uint8"), plan.Length(1, 1))
     executor = emulator_executor.Executor()
@@ -247,9 +249,18 @@ def rounded_deviations(rung, batch):
 
 
 def launched(rung, batch):
-    """(file, kernel, definitions) of the launches of a step."""
+    """(file, kernel, definitions) of the launches of a step, without the loss scale, which may
+    depend on the batch.
+    """
     made = rung_checks.training_plan(rung, NETWORK, batch)
-    return [(launch.source, launch.entry, launch.defines) for launch in made.launches]
+    return [
+        (
+            launch.source,
+            launch.entry,
+            [define for define in launch.defines if not define.startswith("GRADIENT_FACTOR=")],
+        )
+        for launch in made.launches
+    ]
 
 
 def on_a_gpu_for(batch, put):

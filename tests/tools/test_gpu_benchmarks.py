@@ -106,7 +106,7 @@ def test_peaks_are_those_of_the_datasheets(architecture, size, tflops, bandwidth
 def test_the_peak_of_a_rung_is_that_of_the_instructions_of_its_products():
     of_each = [
         cases.products(rung)
-        for rung in ("gpu_gemm", "gpu_3xtf32", "gpu_tf32", "gpu_bf16", "gpu_f16")
+        for rung in "gpu_gemm gpu_3xtf32 gpu_tf32 gpu_bf16 gpu_f16 gpu_3xf16_sm90".split()
     ]
     assert of_each == list(roofline.H200)
     assert [
@@ -119,7 +119,8 @@ def test_the_peak_of_a_rung_is_that_of_the_instructions_of_its_products():
         }
         for architecture in ("sm_75", "sm_86", "sm_90")
     }
-    assert found["sm_90"]["3xtf32"].flop == pytest.approx(found["sm_90"]["tf32"].flop / 3)
+    for products, parts in roofline.SPLIT.items():
+        assert found["sm_90"][products].flop == pytest.approx(found["sm_90"][parts].flop / 3)
     # what stays on the float32 units is faster there
     assert found["sm_86"]["3xtf32"].flop == found["sm_86"]["fp32"].flop
     assert found["sm_75"]["3xtf32"] is found["sm_75"]["bf16"] is None

@@ -98,6 +98,7 @@ TRUNCATED = {
     "network, rung",
     [
         ("whole", "gpu_bf16_sm90"),
+        ("whole", "gpu_3xf16_sm90"),
         ("residual", "gpu_bf16"),
         *(("narrow", rung) for rung in ON_TENSOR_CORES),
     ],

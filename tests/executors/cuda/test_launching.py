@@ -13,15 +13,17 @@ import fake_cupy
 import needs
 import small_networks
 import zoo
+from ladder.arithmetic import randomness
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
 from ladder.data import normalization
+from ladder.errors import RunFailed
 from ladder.executors.cuda import clock, launching
 from ladder.executors.cuda import executor as cuda_executor
-from ladder.machine import compiling
+from ladder.machine import compiling, driver
 from ladder.network import layers, networks, optimizers, weights
 from ladder.plan import plan
 from ladder.rungs import catalog
-from ladder.training import training
+from ladder.training import inference, training
 from ladder.verify import parity
 
 pytestmark = needs.COMPILER
@@ -429,6 +431,116 @@ def test_copies_follow_updates_of_other_batches_resumed_weights_and_other_plans(
         assert np.array_equal(
             executor.download(arrays["b.weight.packed"]), rounded(values["b.weight"] + 1)
         )
+
+
+# ---- numbers that exceed a half
+
+
+@pytest.fixture
+def hopper(pretend, monkeypatch):
+    gpu = pretend()
+    monkeypatch.setattr(driver, "gpu", lambda: driver.Gpu("Fake", "sm_90", gpu.total, 227 << 10))
+    return gpu
+
+
+def in_halves(images, rung="gpu_3xf16_sm90", learning_rate=1e-10, **values):
+    settings = plan.TrainingSettings(
+        network=COPIED, rung=rung, batch_size=BATCH, epochs=2, seed=7, learning_rate=learning_rate
+    )
+    unchanged = normalization.Statistics(np.ones(2, np.float32), np.zeros(2, np.float32))
+    given = {**weights.initialize(COPIED, 0), **values}
+    return training.Training(settings, images, unchanged, given, 1)
+
+
+def finished(run, checkpoint=None):
+    while not run.done:
+        run.run_epoch(checkpoint)
+    return run
+
+
+def result(run):
+    return run.history["losses"].tobytes(), {
+        name: value.tobytes() for name, value in run.values.items()
+    }
+
+
+@pytest.fixture
+def bright():
+    """One picture, in the fifth step of its epoch, is as bright as 10,000 others."""
+    images = IMAGES.astype(np.float32) / 255
+    order = randomness.generator(7, randomness.SHUFFLE, 0).permutation(ROWS)
+    images[order[4 * BATCH]] *= 1e4
+    return images
+
+
+def test_steps_in_which_a_number_exceeds_a_half_are_repeated_with_smaller_powers(
+    hopper, monkeypatch, tmp_path, caplog, bright
+):
+    """From the state before, in new graphs; launched one by one, and resumed from a checkpoint that
+    was written after that or in the midst of the epoch before it, in the same bytes.
+    """
+    monkeypatch.setattr(training, "LOOK_EVERY", 1)
+    monkeypatch.setattr(training, "KEEP_EVERY", 3)
+    monkeypatch.setattr(training, "SAVE_AFTER", -1)
+    monkeypatch.setattr(training.Training, "_next_stop", lambda run, done, *_: done + 1)
+    run = in_halves(bright)
+    first = run._batches[0][1].graphs
+    with caplog.at_level(logging.WARNING):
+        run.run_epoch()
+    assert run.repeats == 1 and hopper.replayed and first and run._batches[0][1].graphs is not first
+    assert [record.getMessage() for record in caplog.records] == [
+        "the loss is nan at step 5 (epoch 1): the steps from 4 on are repeated with halves of smaller numbers (1 of 3 times)"
+    ]
+    wanted, exact = finished(run), finished(in_halves(bright, "gpu_3xtf32_packed"))
+    np.testing.assert_allclose(wanted.history["losses"], exact.history["losses"], rtol=1e-5)
+    single = in_halves(bright)
+    single.executor._launcher.refused = "not asked for"
+    assert result(finished(single)) == result(wanted)
+    for stop in (5, 9):
+        stopped = in_halves(bright)
+        monkeypatch.setattr(stopped, "_look", stopping(stopped, stop))
+        with pytest.raises(KeyboardInterrupt):
+            stopped.run_epoch(tmp_path / "checkpoint")
+        resumed = in_halves(bright)
+        assert resumed.restore(tmp_path / "checkpoint") and resumed.step == (stop - 1) // 3 * 3
+        assert result(finished(resumed)) == result(wanted)
+
+
+def stopping(run, step):
+    """run._look, which is interrupted at this step."""
+
+    def look(done, whole=run._look):
+        if done == step:
+            raise KeyboardInterrupt
+        whole(done)
+
+    return look
+
+
+def test_a_training_whose_repeats_do_not_help_ends_with_one_line(hopper):
+    weight = weights.initialize(COPIED, 0)["b.weight"]
+    weight.flat[0] = 2**24
+    with pytest.raises(
+        RunFailed, match="^the loss is nan at step 1 .* 3 repeats with halves"
+    ) as failed:
+        in_halves(IMAGES, **{"b.weight": weight}).run_epoch()
+    assert "\n" not in str(failed.value)
+
+
+def test_features_that_exceed_a_half_are_computed_again_with_smaller_powers(hopper, bright):
+    found = {}
+    for rung, images in (("gpu_3xf16_sm90", bright), ("gpu_3xtf32_packed", bright)):
+        made = inference.Inference(
+            COPIED,
+            rung,
+            weights.initialize(COPIED, 0),
+            normalization.Statistics(np.ones(2, np.float32), np.zeros(2, np.float32)),
+            1,
+        )
+        found[rung] = np.concatenate([values.copy() for _, values in made.batches(images)])
+    close, exact = found.values()
+    assert np.isfinite(close).all()
+    assert np.abs(close - exact).max() <= 1e-5 * np.abs(exact).max()
 
 
 def test_a_training_with_phases_stopped_within_an_epoch_resumes_in_the_same_bytes(

@@ -13,7 +13,7 @@ from ladder.errors import UserError
 from ladder.network.layers import KINDS, Layer
 from ladder.network.networks import Network
 from ladder.network.optimizers import Optimizer
-from ladder.plan import frame, limits
+from ladder.plan import exponents, frame, limits
 from ladder.plan.builder import Builder
 from ladder.plan.data import Plan
 from ladder.plan.settings import Augmentation, Dataset, Length, TrainingSettings
@@ -77,8 +77,9 @@ def training_plan(
         frame.load_batch(build, dataset, augmentation=settings.augmentation)
         builder.lower()
         frame.loss(build, dataset, settings.gradient_scale, length)
-        if settings.scale != 1:
-            build.gradients.scale(settings.scale)
+        scale = settings.scale * (exponents.of_loss(build.divisor) if rung.in_halves else 1)
+        if scale != 1:
+            build.gradients.scale(scale)
         builder.go_back()
         frame.update(
             build,
@@ -88,7 +89,7 @@ def training_plan(
             rung.updates_together,
         )
         frame.advance(build)
-        return builder.plan()
+        return exponents.fitted(builder.plan(), settings.repeats)
 
     return limits.within_indices(plan_of, settings.batch_size, settings.rung)
 
@@ -124,9 +125,10 @@ def inference_plan(
     until: str | None = None,
     flip: bool = False,
     multipliers: ByDirection = EXACT,
+    repeats: int = 0,
 ) -> Plan:
     """Load a batch (mirrored left to right with `flip`) and run forward to the layer `until`, by
-    default the last.
+    default the last; repeats: of exponents.fitted.
 
     Raises UserError if the batch is too large for the rung.
     """
@@ -144,6 +146,6 @@ def inference_plan(
         frame.load_batch(builder.build, dataset, flip)
         builder.lower()
         frame.advance(builder.build)
-        return builder.plan()
+        return exponents.fitted(builder.plan(), repeats)
 
     return limits.within_indices(plan_of, batch, rung)

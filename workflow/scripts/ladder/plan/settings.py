@@ -59,6 +59,7 @@ class TrainingSettings:
     multipliers     of convolutions and dense layers
     loss_scale      factor on all gradients, divided out before the updates; exact if it is a power
                     of two and nothing overflows (None: LOSS_SCALE in precision float16, else 1)
+    repeats         of exponents.fitted
     frozen          names of layers whose parameters are not trained, and get no gradient
 
     multiprocessors: the number of the GPU's for which tiles are chosen (None: of this machine's
@@ -78,6 +79,7 @@ class TrainingSettings:
     seed: int = 0
     multipliers: ByDirection = EXACT
     loss_scale: float | None = None
+    repeats: int = 0
     frozen: tuple[str, ...] = ()
     multiprocessors: int | None = None
 

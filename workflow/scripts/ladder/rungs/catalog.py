@@ -196,6 +196,14 @@ RUNGS = {
         newest=HOPPER,
         precision="float16",
     ),
+    "gpu_3xf16_sm90": Rung(
+        "cuda",
+        "float32 as the sum of two float16, three products of these for one, by gpu_bf16_sm90's "
+        "kernels, for Hopper alone",
+        below="gpu_f16_sm90",
+        oldest=HOPPER,
+        newest=HOPPER,
+    ),
 }
 
 
@@ -214,6 +222,7 @@ CHOICES = {
     "gpu_tf32": {ANY: "multiplies TF32 on tensor cores"},
     "gpu_f16_sm90": {90: f"{PREDICTED} gpu_f16 on an H200"},
     "gpu_f16": {ANY: "multiplies float16 on tensor cores"},
+    "gpu_3xf16_sm90": {90: f"{PREDICTED} gpu_3xtf32_packed on an H200"},
     "gpu_3xtf32_packed": {
         80: f"{FASTER} an A100",
         90: "took 40 % less time than gpu_opt_v2 on an H200",

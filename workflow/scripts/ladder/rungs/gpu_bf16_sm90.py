@@ -31,6 +31,7 @@ from ladder.rungs.packed import (
 from ladder.rungs.packed_lowering import Lowering
 from ladder.rungs.packed_tiles import (
     BFLOAT16,
+    HALVES,
     LINES_OF_PARTIAL,
     NumberFormat,
     quickest_split,
@@ -44,9 +45,9 @@ from ladder.rungs.packing import (
     PhaseWeights,
     both_gradients,
 )
-from ladder.rungs.values import Values
+from ladder.rungs.values import LaunchFunction, Values
 
-# channels of a block, bytes of a row, chunks of 16: kernels/common/packed.cuh
+# channels of a block of a weight gradient, bytes of a row, chunks of 16: kernels/common/packed.cuh
 CHANNEL_BLOCK, ROW, CHUNKS = 64, 128, 8
 MOST_KERNEL = 4  # the weight gradient has a warpgroup for each column of taps
 SHARED = 227 << 10  # bytes that a block may have
@@ -178,9 +179,9 @@ def span(together: int, windows: Windows) -> int:
     return max(_rows(first + to_phase, last + to_phase) for to_phase in _to_phases(windows))
 
 
-def span_of_taps(windows: Windows) -> int:
+def span_of_taps(windows: Windows, number_format: NumberFormat = BFLOAT16) -> int:
     """The same for a weight gradient's step, under one row of taps, whichever it is."""
-    (first, last), width = _ends(STEP, windows), windows.image[2]
+    (first, last), width = _ends(STEP // number_format.halves, windows), windows.image[2]
     return max(
         _rows(first + below, last + below + windows.kernel - 1)
         for to_phase in _to_phases(windows)
@@ -216,14 +217,22 @@ def _rows(first: np.ndarray, last: np.ndarray) -> int:
     return int(CHUNKS * blocks((last - first // CHUNKS * CHUNKS).max() + 1, CHUNKS))
 
 
-def _split_of(x: Shape, filters: int, kernel: int, stride: int, spread: int = 1) -> tuple[int, int]:
+def _split_of(
+    x: Shape,
+    filters: int,
+    kernel: int,
+    stride: int,
+    spread: int,
+    number_format: NumberFormat,
+) -> tuple[int, int]:
     """(number of splits, steps of each) of a weight gradient, by the shape alone, as the bytes are;
     x: the packed shape.
     """
-    channel_blocks, *image, _ = x
-    steps, tile = (
-        blocks(math.prod(Windows(image, kernel, stride, spread).output), STEP),
+    (stored_blocks, *image, _), halves = x, number_format.halves
+    steps, tile, channel_blocks = (
+        blocks(math.prod(Windows(image, kernel, stride, spread).output), STEP // halves),
         filters_together(filters, kernel),
+        stored_blocks // halves,
     )
     of_split, weights = (
         spread**2 * kernel * channel_blocks * blocks(filters, tile),
@@ -231,7 +240,10 @@ def _split_of(x: Shape, filters: int, kernel: int, stride: int, spread: int = 1)
     )
     # products' cycles
     return quickest_split(
-        steps, of_split, 2 * tile * kernel, weights * channel_blocks * CHANNEL_BLOCK
+        steps,
+        of_split,
+        2 * tile * kernel * number_format.products / halves,
+        weights * channel_blocks * CHANNEL_BLOCK,
     )
 
 
@@ -246,8 +258,10 @@ def filters_together(filters: int, kernel: int) -> int:
     )
 
 
-def weight_grad_bytes(tile: int, rows: int) -> int:
-    return STAGES * (tile // CHANNEL_BLOCK * STEP * ROW + rows * ROW + 16)
+def weight_grad_bytes(tile: int, rows: int, number_format: NumberFormat = BFLOAT16) -> int:
+    """A step of halves has half as many pixels."""
+    of_dy, of_x = tile // CHANNEL_BLOCK * STEP * ROW, number_format.halves * rows * ROW
+    return STAGES * (of_dy + of_x + 16)
 
 
 # ---- packing
@@ -255,15 +269,18 @@ def weight_grad_bytes(tile: int, rows: int) -> int:
 
 class ChannelBlocks(Packing):
     """Blocks of 64 channels, each of all pixels, as NCHWc has them: (blocks, batch, height, width,
-    64).
+    64). Of pairs of halves blocks of 32, always an even number.
     """
 
     pack_op, conv_op = "conv2d_arrange", "arranged_conv2d"
 
+    def channel_blocks(self, channels: int) -> int:
+        return blocks(channels, CHANNEL_BLOCK) * self.number_format.halves
+
     def image(self, shape: Shape, padding: int) -> Shape:
         batch, height, width, channels = shape
         return (
-            blocks(channels, CHANNEL_BLOCK),
+            self.channel_blocks(channels),
             batch,
             height + 2 * padding,
             width + 2 * padding,
@@ -273,35 +290,25 @@ class ChannelBlocks(Packing):
     def weight(self, shape: Shape) -> dict[str, Shape]:
         """Rows are filters, or channels of the flipped one, up to whole tiles."""
         filters, kernel, _, channels = shape
+        of_channels, of_filters = self.channel_blocks(channels), self.channel_blocks(filters)
         return {
-            "packed": (
-                blocks(channels, CHANNEL_BLOCK),
-                kernel,
-                kernel,
-                rows_of_tiles(filters),
-                CHANNEL_BLOCK,
-            ),
-            "flipped": (
-                blocks(filters, CHANNEL_BLOCK),
-                kernel,
-                kernel,
-                rows_of_tiles(channels),
-                CHANNEL_BLOCK,
-            ),
+            "packed": (of_channels, kernel, kernel, rows_of_tiles(filters), CHANNEL_BLOCK),
+            "flipped": (of_filters, kernel, kernel, rows_of_tiles(channels), CHANNEL_BLOCK),
         }
 
     def gradient(self, shape: Shape, padding: int) -> dict[str, Shape]:
-        """Both, or without a border "steps" alone; that has whole steps of pixels."""
+        """Both, or without a border and pairs of halves "steps" alone; that has whole steps of
+        pixels.
+        """
         batch, height, width, channels = shape
         pixels = STEP * blocks(batch * height * width, STEP)
-        steps: dict[str, Shape] = {
-            "steps": (blocks(channels, CHANNEL_BLOCK), pixels, CHANNEL_BLOCK)
-        }
-        return {"rounded": self.image(shape, padding), **steps} if padding else steps
+        steps: dict[str, Shape] = {"steps": (self.channel_blocks(channels), pixels, CHANNEL_BLOCK)}
+        both = padding or self.number_format.halves > 1
+        return {"rounded": self.image(shape, padding), **steps} if both else steps
 
     def weight_parts(self, x: Shape, dy: Shape, conv: Layer) -> tuple[int, int]:
         filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
-        splits, _ = _split_of(x, filters, kernel, conv.attributes["stride"])
+        splits, _ = _split_of(x, filters, kernel, conv.attributes["stride"], 1, self.number_format)
         return splits, filters * kernel * kernel * channels
 
     def bias_partials(self, x: Shape, filters: int, kernel: int) -> int:
@@ -326,21 +333,10 @@ class PhaseBlocks(ChannelBlocks):
 
     def weight(self, shape: Shape) -> dict[str, Shape]:
         filters, _, _, channels = shape
+        of_channels, of_filters = self.channel_blocks(channels), self.channel_blocks(filters)
         return {
-            "packed": (
-                blocks(channels, CHANNEL_BLOCK),
-                2,
-                2,
-                4 * rows_of_tiles(filters),
-                CHANNEL_BLOCK,
-            ),
-            "flipped": (
-                blocks(filters, CHANNEL_BLOCK),
-                4,
-                4,
-                rows_of_tiles(channels),
-                CHANNEL_BLOCK,
-            ),
+            "packed": (of_channels, 2, 2, 4 * rows_of_tiles(filters), CHANNEL_BLOCK),
+            "flipped": (of_filters, 4, 4, rows_of_tiles(channels), CHANNEL_BLOCK),
         }
 
     def gradient(self, shape: Shape, padding: int) -> dict[str, Shape]:
@@ -348,12 +344,13 @@ class PhaseBlocks(ChannelBlocks):
         pixels = STEP * blocks(batch * height * width // 4, STEP)
         return {
             "rounded": self.image(shape, padding),
-            "steps": (blocks(channels, CHANNEL_BLOCK), 4, pixels, CHANNEL_BLOCK),
+            "steps": (self.channel_blocks(channels), 4, pixels, CHANNEL_BLOCK),
         }
 
     def weight_parts(self, x: Shape, dy: Shape, conv: Layer) -> tuple[int, int]:
         filters, _, _, channels = conv.parameters[f"{conv.name}.weight"]
-        return _split_of(x, filters, PHASE_KERNEL, 1, spread=2)[0], 16 * filters * channels
+        splits, _ = _split_of(x, filters, PHASE_KERNEL, 1, 2, self.number_format)
+        return splits, 16 * filters * channels
 
     def bias_partials(self, x: Shape, filters: int, kernel: int) -> int:
         *image, channels = x
@@ -367,17 +364,21 @@ def _upsampled(image: Sequence[int]) -> tuple[int, int, int]:
     return batch, 2 * height + 2, 2 * width + 2
 
 
-def packing_of(build: PlanBuilder, conv: Layer, number_format: NumberFormat) -> Packing | None:
-    """ChannelBlocks or PhaseBlocks where a convolution is this rung's, else as gpu_bf16 has it."""
-    below = packing.packing_of(build, conv, number_format)
-    if below == Packing(number_format) and fills_and_fits(build, conv):
-        return ChannelBlocks(number_format)
-    if below == PhaseWeights(number_format) and phases_fit(build, conv):
-        return PhaseBlocks(number_format)
-    return below
+def packing_of(
+    build: PlanBuilder, conv: Layer, below: NumberFormat, in_blocks: NumberFormat
+) -> Packing | None:
+    """ChannelBlocks or PhaseBlocks, of numbers `in_blocks`, where a convolution is this rung's,
+    else as the rung below has it.
+    """
+    packed = packing.packing_of(build, conv, below)
+    if packed == Packing(below) and fills_and_fits(build, conv, in_blocks):
+        return ChannelBlocks(in_blocks)
+    if packed == PhaseWeights(below) and phases_fit(build, conv, in_blocks):
+        return PhaseBlocks(in_blocks)
+    return packed
 
 
-def phases_fit(build: PlanBuilder, conv: Layer) -> bool:
+def phases_fit(build: PlanBuilder, conv: Layer, number_format: NumberFormat = BFLOAT16) -> bool:
     """As fills_and_fits, of one behind an upsampling; the parts of its gradient have whole chunks
     of filters too.
     """
@@ -392,14 +393,15 @@ def phases_fit(build: PlanBuilder, conv: Layer) -> bool:
         needed += [
             weight_grad_bytes(
                 filters_together(filters, PHASE_KERNEL),
-                span_of_taps(windows),
+                span_of_taps(windows, number_format),
+                number_format,
             ),
             _blocks(Windows(_upsampled(image), *PHASE_TAPS), channels).shared_bytes,
         ]
     return max(needed) <= SHARED
 
 
-def fills_and_fits(build: PlanBuilder, conv: Layer) -> bool:
+def fills_and_fits(build: PlanBuilder, conv: Layer, number_format: NumberFormat = BFLOAT16) -> bool:
     """Whether a packed convolution fills rows, and its tiles fit shared memory."""
     filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
     if min(filters, channels) < FEWEST or kernel > MOST_KERNEL:
@@ -409,7 +411,8 @@ def fills_and_fits(build: PlanBuilder, conv: Layer) -> bool:
     windows = Windows((batch, height + 2 * padding, width + 2 * padding), kernel, stride)
     needed = [_most_bytes(windows, filters)]
     if build.training:
-        needed.append(weight_grad_bytes(filters_together(filters, kernel), span_of_taps(windows)))
+        rows = span_of_taps(windows, number_format)
+        needed.append(weight_grad_bytes(filters_together(filters, kernel), rows, number_format))
         if stride == 1:
             needed.append(
                 _most_bytes(
@@ -533,10 +536,10 @@ def arrange_gradient(step: Step, values: Values) -> Launches:
     dy, bias_partials = step.operands("dy", "bias_partials")
     channel_blocks, steps = both_gradients(step.writes)
     batch, height, width, channels = values.shape(dy)
-    padding, (_, *phases, step_pixels, _) = step.attributes["padding"], values.shape(steps)
+    padding, (count, *phases, step_pixels, _) = step.attributes["padding"], values.shape(steps)
     pixels = batch * (height + 2 * padding) * (width + 2 * padding)
     sizes = integers(pixels, height, width, channels, padding, PIXELS_OF_PARTIAL, step_pixels)
-    grid = values.shape(bias_partials)[0], blocks(channels, CHANNEL_BLOCK)
+    grid = values.shape(bias_partials)[0], count
     return (
         Launch(
             "gpu_bf16_sm90/arrange.cu",
@@ -576,16 +579,18 @@ def _parts_of_weight(
 ) -> tuple[Launch, str, int]:
     """(the launch that leaves a weight gradient in parts, their buffer, channels of x)."""
     x, dy, filters = step.reads["x"], step.reads["dy"], values.shape(step.reads["bias_partials"])[1]
-    channel_blocks, *image, _ = values.shape(x)
+    stored_blocks, *image, _ = values.shape(x)
     tile, weights = filters_together(filters, kernel), filters * kernel**2
-    windows = Windows(image, kernel, stride, spread)
-    splits, per_split = _split_of(values.shape(x), filters, kernel, stride, spread)
-    parts, rows = step.writes.get("parts"), span_of_taps(windows)
+    windows, parts = Windows(image, kernel, stride, spread), step.writes.get("parts")
     channels = (
         values.shape(parts)[1] // weights // spread**2
         if parts
         else values.shape(step.writes["dweight"])[3]
     )
+    channel_blocks = blocks(channels, CHANNEL_BLOCK)
+    number_format = HALVES if stored_blocks > channel_blocks else BFLOAT16
+    splits, per_split = _split_of(values.shape(x), filters, kernel, stride, spread, number_format)
+    rows = span_of_taps(windows, number_format)
     parts = parts or values.workspace(
         f"{step.layer}.parts", (splits, spread**2 * weights * channels)
     )
@@ -603,7 +608,7 @@ def _parts_of_weight(
     macros = {
         "TILE_N": tile,
         "KERNEL": kernel,
-        "WHOLE_ROWS": STEP % windows.output[2] == 0,
+        "WHOLE_ROWS": STEP // number_format.halves % windows.output[2] == 0,
         **({"PHASES": 1} if spread > 1 else {}),
     }
     defines = tuple(f"{name}={int(value)}" for name, value in macros.items())
@@ -615,7 +620,7 @@ def _parts_of_weight(
             grid,
             (128 * kernel + 128,),
             (x, dy, parts, *sizes),
-            weight_grad_bytes(tile, rows),
+            weight_grad_bytes(tile, rows, number_format),
             defines,
         ),
         parts,
@@ -635,14 +640,36 @@ LAUNCHES = {
 }
 
 
-def rung(below: Implementation, number_format: NumberFormat) -> Implementation:
-    """The rung `below`, of packed operands of these numbers of 16 bits, with these launches."""
+def rung(
+    below: Implementation, of_below: NumberFormat, in_blocks: NumberFormat | None = None
+) -> Implementation:
+    """The rung `below`, whose packed operands are such numbers, with these launches; in_blocks: of
+    operands in channel blocks, if not the same.
+    """
+    number_format = in_blocks or of_below
+    takes = functools.partial(packing_of, below=of_below, in_blocks=number_format)
     return dataclasses.replace(
         below.with_launches(
-            {name: in_format(function, number_format) for name, function in LAUNCHES.items()}
+            {
+                name: launched(function, number_format, name.endswith("input_grad"))
+                for name, function in LAUNCHES.items()
+            }
         ),
-        patterns=Lowering(functools.partial(packing_of, number_format=number_format)).patterns,
+        patterns=Lowering(takes, rounds=not in_blocks).patterns,
+        in_halves=number_format.halves > 1,
     )
+
+
+def launched(
+    function: LaunchFunction, number_format: NumberFormat, of_gradient: bool
+) -> LaunchFunction:
+    """The launches with such operands; of_gradient: the first is one, which halves are scaled
+    by.
+    """
+    if of_gradient and number_format.halves > 1:
+        defines = *number_format.defines, "OF_GRADIENT=1"
+        number_format = dataclasses.replace(number_format, defines=defines)
+    return in_format(function, number_format)
 
 
 RUNG = rung(gpu_bf16.RUNG, BFLOAT16)

@@ -87,12 +87,14 @@ class Implementation:
     launches            operation -> its launches; none on the CPU, whose executor has operations
     updates_together    whether one step updates all parameters (plan.frame.update)
     gradients_in_parts  whether weight gradients stay in parts, which that step adds
+    in_halves           whether operands are pairs of halves, for which gradients are scaled
     """
 
     patterns: tuple[Pattern, ...]
     launches: Mapping[str, LaunchFunction] = dataclasses.field(default_factory=dict)
     updates_together: bool = False
     gradients_in_parts: bool = False
+    in_halves: bool = False
 
     def with_launches(self, launches: Mapping[str, LaunchFunction]) -> "Implementation":
         """This rung with other launches of these operations."""

@@ -503,7 +503,10 @@ def _row_of(
         kernel, channels = 1, kernel**2 * channels
     phases, rows, flipped_rows = NO_PHASES, 0, 0
     if len(shape) == 5:
-        rows, flipped_rows = shape[3], values.shape(flipped)[3] if flipped else shape[0] * shape[4]
+        rows, flipped_rows = (
+            shape[3],
+            values.shape(flipped)[3] if flipped else shape[4] * blocks(channels, shape[4]),
+        )
         if shape[1] != kernel:
             phases, rows = PHASES_APART, rows // 4
     elif shape[0] != filters:

@@ -27,7 +27,8 @@ class NumberFormat:
     dtype           of a copy
     defines         of all kernels
     products        of tensor cores for one of these numbers
-    chunk, step     numbers in CHUNK_BYTES and in ROW
+    halves          elements of a copy for one of these
+    chunk, step     elements in CHUNK_BYTES and in ROW
     squares         in a step of weight_grad_halo.cu
     """
 
@@ -38,6 +39,7 @@ class NumberFormat:
     dtype: str = "uint16"
     defines: tuple[str, ...] = ()
     products: int = 1
+    halves: int = 1
 
     @property
     def chunk(self) -> int:
@@ -59,6 +61,14 @@ BFLOAT16 = NumberFormat("bfloat16", 99 << 10, 3, 2)  # of sm_86 and sm_89, the l
 FLOAT16 = NumberFormat("float16", 64 << 10, 2, 1, defines=("MULTIPLIER=float16",))  # of sm_75
 TF32 = NumberFormat("tf32", 99 << 10, 3, 2, "uint32", ("MULTIPLIER=tf32",))
 FLOAT32 = NumberFormat("exact", 99 << 10, 3, 2, "uint32", ("MULTIPLIER=float32",), products=3)
+# float32 as the sum of two float16, each multiplied by a power of two: kernels/common/packed.cuh.
+# Activations up to 4,093, weights up to 255 and gradients of the loss up to 255, before the loss
+# divides them (plan.exponents), do not exceed a half, and a 2^-19 of that has its last bits.
+EXPONENTS = {"ACTIVATION": 4, "WEIGHT": 8, "GRADIENT": 8}
+SCALES = tuple(f"{kind}_EXPONENT={exponent}" for kind, exponent in EXPONENTS.items())
+HALVES = dataclasses.replace(
+    FLOAT32, dtype="uint16", defines=("MULTIPLIER=halves", *SCALES), halves=2
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

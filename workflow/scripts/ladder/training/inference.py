@@ -5,7 +5,7 @@ import numpy as np
 from ladder.arithmetic import multipliers
 from ladder.executors import create as executors
 from ladder.network import networks, weights
-from ladder.plan import plan
+from ladder.plan import exponents, plan
 
 BATCH = 64
 
@@ -78,11 +78,31 @@ class Inference:
         for batch in (BATCH, len(images) % BATCH):
             if not batch or start + batch > len(images):
                 continue
-            steps = plan.inference_plan(
-                self.network, self.rung, batch, dataset, self.until, flip, self.multipliers
-            )
-            arrays = self.executor.allocate(steps, uploaded)
+
+            def bound(repeats=0, batch=batch):
+                steps = plan.inference_plan(
+                    self.network,
+                    self.rung,
+                    batch,
+                    dataset,
+                    self.until,
+                    flip,
+                    self.multipliers,
+                    repeats,
+                )
+                return steps, self.executor.allocate(steps, uploaded)
+
+            whole = bound()
             while start + batch <= len(images):
-                self.executor.run(steps, arrays)
-                yield start, self.executor.download(arrays[steps.output])
+                values = self._run(*whole)
+                for repeats in exponents.repeats_of(whole[0]):
+                    if np.isfinite(values).all():
+                        break
+                    self.executor.fill(uploaded["counters"], [0, start, 0])
+                    values = self._run(*bound(repeats))
+                yield start, values
                 start += batch
+
+    def _run(self, steps, arrays):
+        self.executor.run(steps, arrays)
+        return self.executor.download(arrays[steps.output])

@@ -16,7 +16,7 @@ from ladder.arithmetic.multipliers import PRECISIONS
 from ladder.errors import RunFailed, UserError
 from ladder.executors import create as executors
 from ladder.network import optimizers
-from ladder.plan import plan
+from ladder.plan import exponents, plan
 from ladder.plan.data import EXECUTOR
 from ladder.progress import log
 from ladder.store import artifacts, disk
@@ -24,6 +24,7 @@ from ladder.store import artifacts, disk
 LOOK_EVERY = 50  # steps between reads of the losses, which synchronise with the GPU
 ESTIMATE_AFTER = 4  # steps before the time is estimated
 SAVE_AFTER = 120  # seconds between checkpoints within an epoch
+KEEP_EVERY = 500  # steps after which a state is kept for repeats (exponents.py), as at each epoch
 SNAPSHOT = "snapshot."  # before the name of a snapshot in a checkpoint
 
 
@@ -93,17 +94,9 @@ class Training:
                 **state,
             }
         )
-        dataset = plan.Dataset(len(images), images.dtype.name)
-        sizes = settings.batch_size, len(images) % settings.batch_size
-        plans = [
-            plan.training_plan(dataclasses.replace(settings, batch_size=size), dataset, self.length)
-            for size in sizes
-            if size
-        ]
-        # (plan, arrays) of a whole batch and, where there is one, of the smaller one that ends an
-        # epoch
-        self._batches = [(each, self.executor.allocate(each, self._shared)) for each in plans]
-        self.plan = plans[0]
+        self.repeats, self._kept = 0, None  # (step, state) for the next one
+        self._batches = self._bound_plans()
+        self.plan = self._batches[0][0]
         self.step = 0  # steps done
         self.history = {
             name: np.zeros(self.length.steps)  # by step
@@ -113,6 +106,23 @@ class Training:
         self.snapshots = {}  # name -> array, see snapshots.py
         self.seconds = 0.0  # training time
         self._passes = []  # the executor's passes after each whole epoch
+
+    def _bound_plans(self):
+        """(plan, arrays) of a whole batch and, where there is one, of the smaller one that ends an
+        epoch.
+        """
+        count, size = len(self.images), self.settings.batch_size
+        dataset = plan.Dataset(count, self.images.dtype.name)
+        plans = [
+            plan.training_plan(
+                dataclasses.replace(self.settings, batch_size=batch, repeats=self.repeats),
+                dataset,
+                self.length,
+            )
+            for batch in (size, count % size)
+            if batch
+        ]
+        return [(each, self.executor.allocate(each, self._shared)) for each in plans]
 
     @property
     def values(self):
@@ -202,12 +212,13 @@ class Training:
         Raises RunFailed if a loss is not finite.
         """
         epoch, begun = divmod(self.step, self.length.steps_per_epoch)
+        self._keep()
         last = min(self.length.steps, (epoch + 1) * self.length.steps_per_epoch)
         order = randomness.generator(self.settings.seed, randomness.SHUFFLE, epoch).permutation(
             len(self.images)
         )
         self.executor.fill(self._shared["permutation"], order)
-        self.executor.fill(self._shared["counters"], [self.step, begun * self.plan.batch, begun])
+        self._set_counters()
         started = looked = saved = time.monotonic()
         with progress.bar(
             total=int(self._sizes(slice(self.step, last)).sum()),
@@ -225,12 +236,18 @@ class Training:
                     self._estimate((time.monotonic() - started) / done)
                 if done % LOOK_EVERY == 0 or done == last or (monitor and done % monitor == 0):
                     self._look(done)
+                    bar.update((self.step - done) * bound[0].batch)
+                    done = self.step
                     now = time.monotonic()
                     self.seconds, looked = self.seconds + now - looked, now
                     if monitor and done % monitor == 0:
                         log.info("%s", self._monitored(slice(max(0, done - monitor), done)))
                         looked = time.monotonic()
-                    if checkpoint and done < last and now - saved > SAVE_AFTER:
+                    if self.step % KEEP_EVERY == 0:
+                        self._keep()
+                    # a run that goes on from there repeats the same steps
+                    is_kept = not self._kept or self._kept[0] == self.step
+                    if checkpoint and done < last and now - saved > SAVE_AFTER and is_kept:
                         self.save(checkpoint)
                         saved = looked = time.monotonic()
         if self.step % self.length.steps_per_epoch == 0:
@@ -263,6 +280,7 @@ class Training:
             {
                 "of": _owner(path),
                 "step": self.step,
+                "repeats": self.repeats,
                 "seconds": self.seconds,
                 "by_operation": self.executor.seconds,
                 "by_pass": self.seconds_by_pass,
@@ -287,6 +305,8 @@ class Training:
         ):
             log.info("%s is damaged; training starts from the first epoch", path)
             return False
+        if state.get("repeats", 0):
+            self._use(state["repeats"])
         history = {name: tensors[f"history.{name}"] for name in self.history}
         self.go_on(tensors, history, state["step"], state)
         self.snapshots = {
@@ -350,6 +370,34 @@ class Training:
         ]
         return min(stop for stop in stops if stop > done)
 
+    def _set_counters(self):
+        begun = self.step % self.length.steps_per_epoch
+        self.executor.fill(self._shared["counters"], [self.step, begun * self.plan.batch, begun])
+
+    def _keep(self):
+        if exponents.scales(self.plan):
+            state = self._download(self._state)
+            self._kept = self.step, {name: np.array(values) for name, values in state.items()}
+
+    def _use(self, repeats):
+        """Go on with the powers of two after so many repeats. Graphs of the plans before are
+        dropped with them.
+        """
+        self.repeats, self._batches = repeats, ()
+        self._batches = self._bound_plans()
+        self.plan = self._batches[0][0]
+
+    def _repeat(self):
+        """Whether the run is back at the state that was kept, with smaller powers of two."""
+        if not self._kept or self.repeats == exponents.MOST_REPEATS:
+            return False
+        self.step, state = self._kept
+        self._use(self.repeats + 1)
+        for name, values in state.items():
+            self.executor.fill(self._shared[name], values)
+        self._set_counters()
+        return True
+
     def _download(self, names):
         return {name: self.executor.download(self._shared[name]) for name in names}
 
@@ -375,8 +423,8 @@ class Training:
         ]
 
     def _look(self, done):
-        """Copy the losses up to step `done` into the history; raises RunFailed at the first that is
-        not finite.
+        """Copy the losses up to step `done` into the history. At the first that is not finite go
+        back, where halves may be the cause, or raise RunFailed.
         """
         new = slice(self.step, done)
         first = self.step % self.length.steps_per_epoch
@@ -389,6 +437,18 @@ class Training:
         if len(broken):
             step = self.step + int(broken[0])
             epoch = step // self.length.steps_per_epoch + 1
+            if self._repeat():
+                log.warning(
+                    "the loss is %s at step %d (epoch %d): the steps from %d on are repeated with "
+                    "halves of smaller numbers (%d of %d times)",
+                    losses[broken[0]],
+                    step + 1,
+                    epoch,
+                    self.step + 1,
+                    self.repeats,
+                    exponents.MOST_REPEATS,
+                )
+                return
             raise RunFailed(
                 f"the loss is {losses[broken[0]]} at step {step + 1} (epoch {epoch}) with learning rate "
                 f"{self.rates[step]:g}; try a smaller learning_rate, or a gradient_clip{self._of_multiplier()}"
@@ -397,6 +457,8 @@ class Training:
 
     def _of_multiplier(self):
         """Advice for a loss that is not finite, if what is multiplied may be the cause."""
+        if self.repeats:
+            return f"; {self.repeats} repeats with halves of smaller numbers did not help"
         if self.settings.multipliers.exact:
             return ""
         if self.settings.scale != 1:

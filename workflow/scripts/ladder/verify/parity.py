@@ -16,7 +16,7 @@ import numpy as np
 from ladder.arithmetic import randomness
 from ladder.network import optimizers, weights
 from ladder.network.optimizers import Optimizer
-from ladder.plan import plan
+from ladder.plan import exponents, plan
 
 BATCH, NORMALISED_BATCH, UPDATES = 3, 6, 5
 SEED = 0
@@ -84,6 +84,7 @@ def train(
     """Name -> array (updates, ...): parameters, running statistics and the optimizer's averages
     after each update.
 
+    An update that is not finite is repeated as a training's is, with halves of smaller numbers.
     follow: result of the training whose state each update but the first starts from; batches: the
     number of random images of each update, by default UPDATES times batch_size(network); settings:
     more fields of plan.TrainingSettings.
@@ -98,12 +99,7 @@ def train(
         gradient_scale=protocol.gradient_scale,
         **settings,
     )
-    plans = {
-        batch: plan.training_plan(
-            settings(batch_size=batch), plan.Dataset(images, "uint8"), length, dtype
-        )
-        for batch in sorted(set(batches), reverse=True)
-    }
+    dataset = plan.Dataset(images, "uint8")
     averages = optimizers.state_shapes(
         protocol.optimizer, plan.learning(network, settings(batch_size=1).frozen)
     )
@@ -117,15 +113,27 @@ def train(
             "learning_rates": optimizers.learning_rates(protocol.learning_rate, length),
         }
     )
-    arrays = {batch: executor.allocate(step_plan, uploaded) for batch, step_plan in plans.items()}
+
+    @functools.cache
+    def bound(batch, repeats=0):
+        step_plan = plan.training_plan(
+            settings(batch_size=batch, repeats=repeats), dataset, length, dtype
+        )
+        return step_plan, executor.allocate(step_plan, uploaded)
+
     after = {name: np.empty((len(batches), *value.shape), dtype) for name, value in start.items()}
     for update, batch in enumerate(batches):
-        if follow is not None and update > 0:
+        states = after if follow is None else follow
+        before = {name: states[name][update - 1] for name in start} if update else start
+        for repeats in (0, *exponents.repeats_of(bound(batch)[0])):
+            done = {"counters": [update, sum(batches[:update]), update], **before}
+            for name, values in done.items():
+                executor.fill(uploaded[name], values)
+            executor.run(*bound(batch, repeats))
             for name in start:
-                executor.fill(uploaded[name], follow[name][update - 1])
-        executor.run(plans[batch], arrays[batch])
-        for name in start:
-            after[name][update] = executor.download(uploaded[name])
+                after[name][update] = executor.download(uploaded[name])
+            if all(np.isfinite(after[name][update]).all() for name in start):
+                break
     return after
 
 

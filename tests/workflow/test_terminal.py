@@ -46,6 +46,35 @@ def test_a_missing_or_binary_file_of_settings_is_one_line_with_the_nearest_name(
     assert line.startswith(said)
 
 
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ("--config epochs", "defined as name=value pairs. (Unparsable value: 'epochs')"),
+        ("--cores x", "must be integer or 'all'."),
+        ("--directory /proc/x", "No such file or directory: '/proc/x'"),
+        ("--executor slrm", "invalid choice: 'slrm' (choose from 'local', "),
+        ("--configfle mine.yaml", "unrecognized arguments: --configfle"),
+        ("--set-threads svm", "RULE=THREADS pairs"),
+    ],
+)
+def test_words_that_snakemake_cannot_read_are_one_line(words, said, capsys):
+    assert terminal.run(["report", *words.split()]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("the command cannot be read: ") and said in line
+
+
+def test_a_mistyped_profile_of_a_cluster_is_refused_and_not_replaced_by_none():
+    for name in (None, "none", "slurm", str(ROOT / "profiles/pbs")):
+        commands.check_profile(name, str(ROOT))
+    for name, said in (
+        ("profiles/slrum", "; did you mean slurm?"),
+        ("qqq", "; there are default, kubernetes, "),
+    ):
+        with pytest.raises(UserError) as error:
+            commands.check_profile(name, str(ROOT))
+        assert str(error.value).startswith(f"there is no profile '{name}'{said}")
+
+
 def test_help_is_snakemakes(capsys):
     assert terminal.run(["--help"]) == 0
     assert capsys.readouterr().out.startswith("usage: ")

@@ -203,14 +203,16 @@ def reached(wildcards):
 
 
 def check_targets():
-    """Raise UserError, with the nearest names, if the command names a target that no rule makes."""
+    """Raise UserError, with the nearest names, if the command names a target that no rule makes, or a profile that is nowhere."""
     if not COMMAND.is_main or HOME != str(workflow.basedir):
         return
+    options = terminal.options(COMMAND.words)
+    commands.check_profile(options.workflow_profile, HOME)
     known = [rule.name for rule in workflow.rules]
     commands.check_targets(
         [
             target
-            for target in terminal.named_targets(COMMAND.words)
+            for target in options.targets
             if target not in known
             and not any(rule.is_producer(target) for rule in workflow.rules)
         ],
@@ -229,7 +231,7 @@ def finish():
 def say_pages():
     """The verdict and the address of each page, as the last lines; run_workflow.py prints its own."""
     if COMMAND.is_main and not COMMAND.dry and not caller.fact("quiet"):
-        say(*terminal.page_lines(terminal.named_targets(COMMAND.words)))
+        say(*terminal.page_lines(terminal.options(COMMAND.words).targets))
 
 
 @atexit.register

@@ -167,6 +167,19 @@ def begin(cores: Callable[[], int]) -> Command:
     return command
 
 
+def check_profile(name: str | None, home: str) -> None:
+    """Raise UserError for a --workflow-profile that is nowhere: Snakemake would run without one, on
+    a cluster all jobs on the machine where it is typed. home: the folder of the workflow.
+    """
+    own = pathlib.Path(home, "profiles")
+    folders = pathlib.Path(), pathlib.Path("profiles"), own
+    if name in (None, "none") or any((folder / name).exists() for folder in folders):
+        return
+    known = sorted(path.name for path in own.iterdir())
+    near = nearest(pathlib.Path(name).name, known) or f"; there are {', '.join(known)}"
+    raise UserError(f"there is no profile {excerpt(name)}{near}")
+
+
 def check_targets(unknown: list[str], rules: list[str]) -> None:
     """Raise UserError for the first target that no rule makes and that is no file; rules: their
     names.

@@ -127,6 +127,15 @@ def test_another_command_stands_in_the_list(words):
     assert words[0] != "make" or words[1] in targets.split()
 
 
+def test_the_programs_that_documents_name_are_there():
+    texts = [" ".join(words) for words in FOUND]
+    modules = re.findall(r"-m kernel_ladder\.([\w.]+)", "\n".join(texts))
+    files = re.findall(r" ((?:benchmarks|tests|workflow)/[\w/]+\.py)\b", "\n".join(texts))
+    assert modules and files
+    files += [f"{module.replace('.', '/')}.py" for module in modules]
+    assert [file for file in files if not (ROOT / file).exists()] == []
+
+
 def test_the_list_has_nothing_that_no_document_has():
     assert [
         part for part in ELSEWHERE if not any(re.search(part, " ".join(words)) for words in FOUND)

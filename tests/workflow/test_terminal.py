@@ -64,15 +64,11 @@ def test_words_that_snakemake_cannot_read_are_one_line(words, said, capsys):
 
 
 def test_a_mistyped_profile_of_a_cluster_is_refused_and_not_replaced_by_none():
-    for name in (None, "none", "slurm", str(ROOT / "profiles/pbs")):
-        commands.check_profile(name, str(ROOT))
-    for name, said in (
-        ("profiles/slrum", "; did you mean slurm?"),
-        ("qqq", "; there are default, kubernetes, "),
-    ):
-        with pytest.raises(UserError) as error:
-            commands.check_profile(name, str(ROOT))
-        assert str(error.value).startswith(f"there is no profile '{name}'{said}")
+    for name in (None, "none", "slurm"):
+        commands.check_profile(name, ROOT)
+    for name, said in (("profiles/slrum", "did you mean slurm?"), ("q", "there are default, ")):
+        with pytest.raises(UserError, match=f"no profile '{name}'; {said}"):
+            commands.check_profile(name, ROOT)
 
 
 def test_help_is_snakemakes(capsys):

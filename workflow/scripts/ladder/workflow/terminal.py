@@ -5,7 +5,6 @@ With -v, and where nothing runs, the words are Snakemake's own. What stages log 
 Snakemake's words in .snakemake/log, either way.
 """
 
-import argparse
 import json
 import pathlib
 import sys
@@ -20,7 +19,6 @@ from ladder.workflow.commands import KNOWN, Command
 from ladder.workflow.stages import COPIES, LISTED
 
 OWN = "-v"  # Snakemake's own words
-FILES = "--configfile", "--configfiles"
 CONFIG = "--config", "-C"
 DEFAULT = "report"  # the target where none is named
 
@@ -31,11 +29,11 @@ def run(words: list[str]) -> int:
     """
     words, own, quiet = [word for word in words if word != OWN], OWN in words, False
     try:
-        for file in Command(tuple(words)).values(*FILES):
-            config.read_file(file)
         from snakemake import cli  # here, because it takes a second
 
         check_options(words)
+        for file in Command(tuple(words)).options.configfile:
+            config.read_file(file)
         given = Command(tuple(with_pictures(words)))
         sys.argv = ["snakemake", *given.words]
         command.interrupt_once()
@@ -54,24 +52,14 @@ def run(words: list[str]) -> int:
             print(end.code, file=sys.stderr)
             return 1
         if not end.code and quiet:
-            sys.stdout.writelines(f"{line}\n" for line in page_lines(options(given.words).targets))
+            sys.stdout.writelines(f"{line}\n" for line in page_lines(given.options.targets))
         return end.code or 0
     return 0
 
 
-def options(words: Iterable[str]) -> argparse.Namespace:
-    """The words as Snakemake reads them; `targets` are all those that it takes for one, our own or
-    not.
-    """
-    from snakemake import cli  # here, because it takes a second
-
-    read: argparse.Namespace = cli.get_argument_parser().parse_known_args(list(words))[0]
-    return read
-
-
 def check_options(words: Iterable[str]) -> None:
     """Raise UserError where Snakemake would answer with a traceback, or with all its options."""
-    from snakemake import cli, exceptions  # here, because it takes a second
+    from snakemake import cli, exceptions
 
     parser = cli.get_argument_parser()
     parser.error = _refuse
@@ -94,7 +82,7 @@ def with_pictures(words: list[str]) -> list[str]:
     A target is pictures if it names one, or has a slash and lies below neither results/ nor logs/;
     a KNOWN target is none.
     """
-    targets = (word for word in options(words).targets if word not in KNOWN)
+    targets = (word for word in Command(tuple(words)).options.targets if word not in KNOWN)
     pictures = next(filter(_is_pictures, targets), None)
     if pictures is None:
         return words

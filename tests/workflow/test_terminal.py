@@ -196,6 +196,8 @@ def test_ctrl_c_once_or_twice_is_one_line_and_the_next_command_goes_on(tmp_path)
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            # what a shell starts in the background takes no notice of it
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         while not (tmp_path / "held").exists():
             assert process.poll() is None, process.communicate()

@@ -30,7 +30,7 @@ BUDGET = {
     "snakemake_logger_plugin_ladder": 564,
     "package": 263,
     "benchmarks": 54221,
-    "tests": 444233,
+    "tests": 444228,
     # with its tests
     "emulator": 48667,
 }

@@ -19,11 +19,9 @@ def command(text):
 @pytest.mark.parametrize(
     "text, targets",
     [
-        ("", set()),
         ("-n --cores 1 results/report.html", {"results/report.html"}),
         ("train --config name=svm report=1", {"train"}),
         ("-R train_network train svm", set()),
-        ("results/train/t0123456789a/manifest.json", set()),
     ],
 )
 def test_targets_are_words_that_are_no_values_of_an_option_that_takes_several(text, targets):

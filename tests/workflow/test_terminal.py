@@ -54,7 +54,6 @@ def test_a_missing_or_binary_file_of_settings_is_one_line_with_the_nearest_name(
         ("--directory /proc/x", "No such file or directory: '/proc/x'"),
         ("--executor slrm", "invalid choice: 'slrm' (choose from 'local', "),
         ("--configfle mine.yaml", "unrecognized arguments: --configfle"),
-        ("--set-threads svm", "RULE=THREADS pairs"),
     ],
 )
 def test_words_that_snakemake_cannot_read_are_one_line(words, said, capsys):

@@ -104,19 +104,19 @@ def reader(tmp_path_factory):
 @pytest.mark.parametrize("words", [words for words in FOUND if is_planned(words)], ids=" ".join)
 def test_a_command_of_snakemake_is_planned(reader, words, monkeypatch):
     monkeypatch.chdir(reader)
-    given = Command(words[1:])
+    given = Command(words[1:]).options
     overrides = {}
-    for file in given.values("--configfile"):
+    for file in given.configfile:
         update_config(overrides, config.read_file(file))
-    pairs = (word.partition("=") for word in given.values("--config"))
+    pairs = (word.partition("=") for word in given.config or ())
     update_config(overrides, {key: yaml.safe_load(value) for key, _, value in pairs})
     if "~/pictures" in words:
         overrides |= {"dataset": "folder", "folder": "pets"}
     assert plans.load(plans.base(overrides, here=False)).artifacts
-    rules = {*given.values("-R", "--until")}
+    rules = given.forcerun | given.until
     assert rules <= {stage.rule for stage in STAGES.values()}
-    targets = {word for word in given.words if re.fullmatch(r"[a-z_]+|results/\w+\.html", word)}
-    assert targets - {*rules, *given.values("--sdm")} <= TARGETS
+    own = {word for word in given.targets if re.fullmatch(r"[a-z_]+|results/\w+\.html", word)}
+    assert own <= TARGETS
 
 
 @pytest.mark.parametrize("words", [words for words in FOUND if not is_planned(words)], ids=" ".join)
@@ -125,6 +125,14 @@ def test_another_command_stands_in_the_list(words):
     assert all((ROOT / path).exists() for path in re.findall(r"[\w/]*tests/[\w/]+\.py", reason))
     targets = re.search(r"^TARGETS = (.*)", (ROOT / "Makefile").read_text("utf-8"), re.M)[1]
     assert words[0] != "make" or words[1] in targets.split()
+
+
+def test_the_programs_that_documents_name_are_there():
+    text = "\n".join(" ".join(words) for words in FOUND)
+    modules = re.findall(r"-m kernel_ladder\.([\w.]+)", text)
+    files = re.findall(r" ((?:benchmarks|tests|workflow)/[\w/]+)\.py", text)
+    files += [module.replace(".", "/") for module in modules]
+    assert modules and [file for file in files if not (ROOT / f"{file}.py").exists()] == []
 
 
 def test_the_list_has_nothing_that_no_document_has():

@@ -47,6 +47,30 @@ def test_a_missing_or_binary_file_of_settings_is_one_line_with_the_nearest_name(
     assert line.startswith(said)
 
 
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ("--config epochs", "defined as name=value pairs. (Unparsable value: 'epochs')"),
+        ("--cores x", "must be integer or 'all'."),
+        ("--directory /proc/x", "No such file or directory: '/proc/x'"),
+        ("--executor slrm", "invalid choice: 'slrm' (choose from 'local', "),
+        ("--configfle mine.yaml", "unrecognized arguments: --configfle"),
+    ],
+)
+def test_words_that_snakemake_cannot_read_are_one_line(words, said, capsys):
+    assert terminal.run(["report", *words.split()]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("the command cannot be read: ") and said in line
+
+
+def test_a_mistyped_profile_of_a_cluster_is_refused_and_not_replaced_by_none():
+    for name in (None, "none", "slurm"):
+        commands.check_profile(name, ROOT)
+    for name, said in (("profiles/slrum", "did you mean slurm?"), ("q", "there are default, ")):
+        with pytest.raises(UserError, match=f"no profile '{name}'; {said}"):
+            commands.check_profile(name, ROOT)
+
+
 def test_help_is_snakemakes(capsys):
     assert terminal.run(["--help"]) == 0
     assert capsys.readouterr().out.startswith("usage: ")
@@ -200,6 +224,8 @@ def test_ctrl_c_once_or_twice_is_one_line_and_the_next_command_goes_on(tmp_path)
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            # what a shell starts in the background takes no notice of it
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         while not (tmp_path / "held").exists():
             assert process.poll() is None, process.communicate()

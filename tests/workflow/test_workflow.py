@@ -917,7 +917,7 @@ def test_a_reader_that_goes_away_ends_the_command_and_leaves_no_process(fresh, w
     os.close(writer)
     with open(reader) as lines:
         assert any(words in line for line in lines)
-    run.wait(60)  # it would wait for ever
+    run.wait(600)  # it would wait for ever
     assert fresh.processes() == []
     ran = fresh.ran()
     fresh.snakemake()
@@ -947,7 +947,7 @@ def test_a_terminal_that_hangs_up(fresh, number):
     os.close(there)
     fresh.wait_for("train")
     os.close(terminal)
-    status = run.wait(60)
+    status = run.wait(600)
     assert fresh.processes() == []
     if number is signal.SIG_IGN:
         assert status == 0 and fresh.ran() == ALL
@@ -961,7 +961,7 @@ def test_a_signal_to_all_processes_of_a_command_is_named_in_the_last_line(fresh)
     run = fresh.start(SLOW="train", SECONDS_OF_WORK="60")
     fresh.wait_for("train")
     os.killpg(run.pid, signal.SIGTERM)
-    assert run.wait(60) != 0 and fresh.processes() == []
+    assert run.wait(600) != 0 and fresh.processes() == []
     assert (
         (fresh.folder / "output.txt")
         .read_text()

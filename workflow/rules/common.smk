@@ -69,7 +69,7 @@ if workflow.storage_settings.default_storage_provider:
 COMMAND = or_exit(commands.begin, lambda: workflow.cores)
 if ladder.RELEASED:
     say(ladder.RELEASED)
-for file in COMMAND.values("--configfile", "--configfiles"):
+for file in COMMAND.options.configfile:
     # Of a key that is there twice Snakemake takes the last.
     or_exit(configuration.read_file, file)
 CONFIG = or_exit(plans.base, config, here=HOME == str(workflow.basedir))
@@ -164,7 +164,7 @@ def gpus(wildcards):
 
 def draw_runs(wildcards):
     """The command of a search by TPE, with this command's options, but for the pages of the search."""
-    if COMMAND.forced or COMMAND.forces_all:
+    if COMMAND.forced or COMMAND.options.forceall:
         sys.exit(
             f"search: {len(SEARCHED.entries) - 1} of its runs are made; make the others without -f, -F and -R"
         )
@@ -203,14 +203,15 @@ def reached(wildcards):
 
 
 def check_targets():
-    """Raise UserError, with the nearest names, if the command names a target that no rule makes."""
+    """Raise UserError, with the nearest names, if the command names a target that no rule makes, or a profile that is nowhere."""
     if not COMMAND.is_main or HOME != str(workflow.basedir):
         return
+    commands.check_profile(COMMAND.options.workflow_profile, HOME)
     known = [rule.name for rule in workflow.rules]
     commands.check_targets(
         [
             target
-            for target in terminal.named_targets(COMMAND.words)
+            for target in COMMAND.options.targets
             if target not in known
             and not any(rule.is_producer(target) for rule in workflow.rules)
         ],
@@ -229,7 +230,11 @@ def finish():
 def say_pages():
     """The verdict and the address of each page, as the last lines; run_workflow.py prints its own."""
     if COMMAND.is_main and not COMMAND.dry and not caller.fact("quiet"):
+<<<<<<< HEAD
         say(*terminal.page_lines(COMMAND.words))
+=======
+        say(*terminal.page_lines(COMMAND.options.targets))
+>>>>>>> night
 
 
 @atexit.register

@@ -2,12 +2,13 @@
 whether jobs run at all.
 """
 
+import argparse
 import atexit
 import dataclasses
+import functools
 import gc
 import os
 import pathlib
-import re
 import signal
 import sys
 import time
@@ -21,34 +22,6 @@ from ladder.workflow import places, removed
 from ladder.workflow.stages import COPIES, LISTED
 from ladder.workflow.values import nearest
 
-# Options that take every word up to the next option.
-SEVERAL = {
-    "--config",
-    "-C",
-    "--configfile",
-    "--configfiles",
-    "-R",
-    "--forcerun",
-    "-U",
-    "--until",
-    "-O",
-    "--omit-from",
-    "--set-threads",
-    "--set-resources",
-    "--set-resource-scopes",
-    "--default-resources",
-    "--resources",
-    "--res",
-    "--allowed-rules",
-    "--rerun-triggers",
-    "-P",
-    "--prioritize",
-    "--sdm",
-    "--software-deployment-method",
-    "--quiet",
-    "-q",
-}
-DRY = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry.*")  # -n, also as in -np
 # names of roles that are targets
 TARGETS = (
     "data",
@@ -78,49 +51,32 @@ class Command:
     is_main: bool = True
     cores: int | None = None
 
-    def values(self, *options: str) -> list[str]:
-        """The values of options that take several words."""
-        return [word for option, word in self._pairs() if option in options]
+    @functools.cached_property
+    def options(self) -> argparse.Namespace:
+        """The words as Snakemake reads them; `targets` are all those that it takes for one."""
+        from snakemake import cli  # here, because it takes a second
+
+        read: argparse.Namespace = cli.get_argument_parser().parse_known_args(self.words)[0]
+        return read
 
     @property
     def targets(self) -> set[str]:
         """The KNOWN targets that are named."""
-        return {word for option, word in self._pairs() if option not in SEVERAL and word in KNOWN}
-
-    def _pairs(self) -> list[tuple[str, str]]:
-        """(option, word) of each word that is no option; the option is '' before the first one."""
-        pairs, option = [], ""
-        for word in self.words:
-            if not word.startswith("-"):
-                pairs.append((option, word))
-                continue
-            option, equals, value = word.partition("=")
-            pairs += [(option, value)] if equals else []
-        return pairs
+        return KNOWN.intersection(self.options.targets)
 
     @property
     def dry(self) -> bool:
-        return any(map(DRY.fullmatch, self.words))
-
-    @property
-    def forces_all(self) -> bool:
-        return not {"-F", "--forceall"}.isdisjoint(self.words)
+        return bool(self.options.dryrun)
 
     @property
     def forced(self) -> set[str]:
         """Rules named by -R, and the targets if -f is given."""
-        named = set(self.values("-R", "--forcerun"))
-        return named if {"-f", "--force"}.isdisjoint(self.words) else named | self.targets
+        rules: set[str] = self.options.forcerun
+        return rules | self.targets if self.options.force else rules
 
     @property
     def has_settings(self) -> bool:
-        return any(word.startswith(("--config", "-C")) for word in self.words)
-
-    @property
-    def executor(self) -> str:
-        """What runs the jobs, 'local' if nothing else is named."""
-        named = [word for option, word in self._pairs() if option in ("-e", "--executor")]
-        return named[-1] if named else "local"
+        return bool(self.options.config or self.options.configfile)
 
 
 def begin(cores: Callable[[], int]) -> Command:
@@ -155,7 +111,8 @@ def begin(cores: Callable[[], int]) -> Command:
     caller.tell(errors=str(errors))
     if command.is_main:
         # The nodes may have a GPU or libraries that this machine lacks.
-        elsewhere = known is None or command.executor not in ("local", "dryrun", "touch")
+        executor = command.options.executor
+        elsewhere = known is None or executor not in (None, "local", "dryrun", "touch")
         # What `auto` takes is checked before its first use, by a command that runs jobs here.
         caller.tell(
             started=now.stat().st_mtime_ns,
@@ -165,6 +122,19 @@ def begin(cores: Callable[[], int]) -> Command:
     if command.targets and command.targets <= LISTED:  # then a failed run does not stop the others
         caller.tell(keep_failed=True)
     return command
+
+
+def check_profile(name: str | None, home: str | pathlib.Path) -> None:
+    """Raise UserError for a --workflow-profile that is nowhere: Snakemake would run without one, on
+    a cluster all jobs on the machine where it is typed. home: the folder of the workflow.
+    """
+    own = pathlib.Path(home, "profiles")
+    folders = pathlib.Path(), pathlib.Path("profiles"), own
+    if name in (None, "none") or any((folder / name).exists() for folder in folders):
+        return
+    known = sorted(path.name for path in own.iterdir())
+    near = nearest(pathlib.Path(name).name, known) or f"; there are {', '.join(known)}"
+    raise UserError(f"there is no profile {excerpt(name)}{near}")
 
 
 def check_targets(unknown: list[str], rules: list[str]) -> None:

@@ -63,7 +63,7 @@ class Jobs:
             self.chain[role].version for role in command.forced & self.chain.keys() & {*TARGETS}
         }
         self.asked = command.targets
-        self._retrains = command.forces_all or "train_network" in command.forced
+        self._retrains = command.options.forceall or "train_network" in command.forced
         # whether nothing has to run, as far as inputs were asked for; None before
         self.idle: bool | None = None
         self._damage = functools.cache(self._find_damage)

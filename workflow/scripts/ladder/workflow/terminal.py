@@ -9,7 +9,12 @@ import json
 import pathlib
 import shlex
 import sys
+<<<<<<< HEAD
 from collections.abc import Iterable, Sequence
+=======
+from collections.abc import Iterable
+from typing import NoReturn
+>>>>>>> night
 
 from ladder import caller
 from ladder.errors import UserError
@@ -19,21 +24,21 @@ from ladder.workflow.commands import KNOWN, Command
 from ladder.workflow.stages import COPIES, LISTED
 
 OWN = "-v"  # Snakemake's own words
-FILES = "--configfile", "--configfiles"
 CONFIG = "--config", "-C"
 DEFAULT = "report"  # the target where none is named
 
 
 def run(words: list[str]) -> int:
     """Run Snakemake in this process with these words, a folder of pictures among them; returns its
-    exit status, 2 if a file of settings cannot be read.
+    exit status, 2 if they or a file of settings cannot be read.
     """
     words, own, quiet = [word for word in words if word != OWN], OWN in words, False
     try:
-        for file in Command(tuple(words)).values(*FILES):
-            config.read_file(file)
         from snakemake import cli  # here, because it takes a second
 
+        check_options(words)
+        for file in Command(tuple(words)).options.configfile:
+            config.read_file(file)
         given = Command(tuple(with_pictures(words)))
         sys.argv = ["snakemake", *given.words]
         command.interrupt_once()
@@ -52,16 +57,31 @@ def run(words: list[str]) -> int:
             print(end.code, file=sys.stderr)
             return 1
         if not end.code and quiet:
+<<<<<<< HEAD
             sys.stdout.writelines(f"{line}\n" for line in page_lines(given.words))
+=======
+            sys.stdout.writelines(f"{line}\n" for line in page_lines(given.options.targets))
+>>>>>>> night
         return end.code or 0
     return 0
 
 
-def named_targets(words: Iterable[str]) -> list[str]:
-    """Every word that Snakemake takes for a target, our own or not."""
-    from snakemake import cli  # here, because it takes a second
+def check_options(words: Iterable[str]) -> None:
+    """Raise UserError where Snakemake would answer with a traceback, or with all its options."""
+    from snakemake import cli, exceptions
 
-    return list(cli.get_argument_parser().parse_known_args(list(words))[0].targets)
+    parser = cli.get_argument_parser()
+    parser.error = _refuse
+    try:
+        read = parser.parse_args(list(words))
+        cli.parse_config(read.config)
+        pathlib.Path(read.directory or ".").mkdir(parents=True, exist_ok=True)
+    except (exceptions.CliException, OSError, ValueError) as error:
+        _refuse(error)
+
+
+def _refuse(fault: object) -> NoReturn:
+    raise UserError(f"the command cannot be read: {fault}; --help lists all options")
 
 
 def with_pictures(words: list[str]) -> list[str]:
@@ -71,7 +91,7 @@ def with_pictures(words: list[str]) -> list[str]:
     A target is pictures if it names one, or has a slash and lies below neither results/ nor logs/;
     a KNOWN target is none.
     """
-    targets = (word for word in named_targets(words) if word not in KNOWN)
+    targets = (word for word in Command(tuple(words)).options.targets if word not in KNOWN)
     pictures = next(filter(_is_pictures, targets), None)
     if pictures is None:
         return words

@@ -114,7 +114,7 @@ def test_the_committed_predictions_are_part_of_the_page(monkeypatch):
 @needs.BROWSER
 def test_the_page_is_readable_in_a_browser(summary, tmp_path):
     path = tmp_path / "parity.html"
-    names = [name for name in catalog.RUNGS if name.startswith(("cpu", "gpu_opt", "gpu_3x"))]
+    names = [name for name in catalog.RUNGS if name.startswith(("cpu", "gpu_opt", "gpu_3xt"))]
     many = [{**rung, "name": name} for name, rung in zip(names, 3 * summary["rungs"], strict=True)]
     path.write_text(
         parity_page.page(

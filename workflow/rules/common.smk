@@ -230,11 +230,7 @@ def finish():
 def say_pages():
     """The verdict and the address of each page, as the last lines; run_workflow.py prints its own."""
     if COMMAND.is_main and not COMMAND.dry and not caller.fact("quiet"):
-<<<<<<< HEAD
         say(*terminal.page_lines(COMMAND.words))
-=======
-        say(*terminal.page_lines(COMMAND.options.targets))
->>>>>>> night
 
 
 @atexit.register

@@ -1,5 +1,5 @@
 """The powers of two by which a rung on pairs of halves multiplies the operands of its products
-(rungs.packed_tiles.EXPONENTS), where a plan needs others than those.
+(macros, rungs.packed_tiles.EXPONENTS), where a plan needs others than the rung's.
 
 A power changes no bit of a number, only which numbers exceed a half or lose bits below it.
 """
@@ -9,8 +9,8 @@ import math
 
 from ladder.plan.data import Plan
 from ladder.rungs.launches import Launch, Step
-from ladder.rungs.packed_tiles import EXPONENTS
 
+NAME = "_EXPONENT="  # in a launch's defines, behind the kind of tensor
 # How often a training, or the forward pass of a batch, is repeated with smaller powers, and by how
 # much each is smaller then.
 MOST_REPEATS, SMALLER = 3, {"ACTIVATION": 4, "WEIGHT": 4, "GRADIENT": 8}
@@ -18,7 +18,7 @@ MOST_REPEATS, SMALLER = 3, {"ACTIVATION": 4, "WEIGHT": 4, "GRADIENT": 8}
 
 def scales(plan: Plan) -> bool:
     """Whether the plan multiplies operands by such powers."""
-    return any(_kind(define) for launch in plan.launches for define in launch.defines)
+    return any(NAME in define for launch in plan.launches for define in launch.defines)
 
 
 def repeats_of(plan: Plan) -> range:
@@ -35,14 +35,13 @@ def fitted(plan: Plan, repeats: int = 0) -> Plan:
     """The plan with the powers after so many repeats."""
     if not repeats or not scales(plan):
         return plan
-    exponents = {kind: most - repeats * SMALLER[kind] for kind, most in EXPONENTS.items()}
+
+    def of_define(define: str) -> str:
+        kind, name, exponent = define.partition(NAME)
+        return f"{kind}{name}{int(exponent) - repeats * SMALLER[kind]}" if name else define
 
     def of_launch(launch: Launch) -> Launch:
-        defines = (
-            f"{kind}_EXPONENT={exponents[kind]}" if (kind := _kind(define)) else define
-            for define in launch.defines
-        )
-        return dataclasses.replace(launch, defines=tuple(defines))
+        return dataclasses.replace(launch, defines=tuple(map(of_define, launch.defines)))
 
     def of_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
         return tuple(
@@ -51,9 +50,3 @@ def fitted(plan: Plan, repeats: int = 0) -> Plan:
         )
 
     return dataclasses.replace(plan, steps=of_steps(plan.steps), prologue=of_steps(plan.prologue))
-
-
-def _kind(define: str) -> str | None:
-    """The key of EXPONENTS whose macro is defined."""
-    kind, _, rest = define.partition("_EXPONENT=")
-    return kind if rest else None

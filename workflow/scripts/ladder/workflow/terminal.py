@@ -9,12 +9,8 @@ import json
 import pathlib
 import shlex
 import sys
-<<<<<<< HEAD
 from collections.abc import Iterable, Sequence
-=======
-from collections.abc import Iterable
 from typing import NoReturn
->>>>>>> night
 
 from ladder import caller
 from ladder.errors import UserError
@@ -57,11 +53,7 @@ def run(words: list[str]) -> int:
             print(end.code, file=sys.stderr)
             return 1
         if not end.code and quiet:
-<<<<<<< HEAD
             sys.stdout.writelines(f"{line}\n" for line in page_lines(given.words))
-=======
-            sys.stdout.writelines(f"{line}\n" for line in page_lines(given.options.targets))
->>>>>>> night
         return end.code or 0
     return 0
 
@@ -126,7 +118,7 @@ def page_lines(words: Sequence[str]) -> list[str]:
     """The verdict of the run whose report was asked for, and the address of each page; words: of
     the command.
     """
-    targets, lines = set(named_targets(words)) or {DEFAULT}, []
+    targets, lines = set(Command(tuple(words)).options.targets) or {DEFAULT}, []
     for role, (page, *_) in COPIES.items():
         path = pathlib.Path(page)
         if targets & {role, *COPIES[role]} and path.exists():

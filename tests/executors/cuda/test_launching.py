@@ -517,6 +517,28 @@ def stopping(run, step):
     return look
 
 
+@pytest.mark.parametrize("step", [5, 12], ids=["kept", "ends an epoch"])
+def test_an_update_that_exceeds_a_half_is_repeated_before_its_state_is_kept(
+    hopper, monkeypatch, caplog, step
+):
+    """Where no loss comes after it."""
+    monkeypatch.setattr(training, "LOOK_EVERY", 1)
+    monkeypatch.setattr(training, "KEEP_EVERY", 5)
+    monkeypatch.setattr(training.Training, "_next_stop", lambda run, done, *_: done + 1)
+    run = in_halves(IMAGES / np.float32(255))
+
+    def overflowing(*bound, whole=run.executor.run_many):
+        whole(*bound)
+        if not run.repeats and run.step + 1 == step:
+            run.executor.fill(run._shared["b.weight"], np.full_like(run.values["b.weight"], np.nan))
+
+    monkeypatch.setattr(run.executor, "run_many", overflowing)
+    with caplog.at_level(logging.WARNING):
+        finished(run)
+    assert run.repeats == 1 and f"not finite at step {step} " in caplog.text
+    assert all(np.isfinite(values).all() for values in run.values.values())
+
+
 def test_a_training_whose_repeats_do_not_help_ends_with_one_line(hopper):
     weight = weights.initialize(COPIED, 0)["b.weight"]
     weight.flat[0] = 2**24

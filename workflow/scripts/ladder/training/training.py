@@ -423,8 +423,8 @@ class Training:
         ]
 
     def _look(self, done):
-        """Copy the losses up to step `done` into the history. At the first that is not finite go
-        back, where halves may be the cause, or raise RunFailed.
+        """Copy the losses up to step `done` into the history. At the first number that is not finite
+        go back, where halves may be the cause, or raise RunFailed.
         """
         new = slice(self.step, done)
         first = self.step % self.length.steps_per_epoch
@@ -434,26 +434,34 @@ class Training:
             ]
         losses = self.history["losses"][new]
         broken = np.flatnonzero(~np.isfinite(losses))
-        if len(broken):
-            step = self.step + int(broken[0])
-            epoch = step // self.length.steps_per_epoch + 1
+        if len(broken) or self._overflowed(done):
+            step = self.step + int(broken[0]) if len(broken) else done - 1
+            found = f"the loss is {losses[broken[0]]}" if len(broken) else "a weight is not finite"
+            place = f"{found} at step {step + 1} (epoch {step // self.length.steps_per_epoch + 1})"
             if self._repeat():
                 log.warning(
-                    "the loss is %s at step %d (epoch %d): the steps from %d on are repeated with "
-                    "halves of smaller numbers (%d of %d times)",
-                    losses[broken[0]],
-                    step + 1,
-                    epoch,
+                    "%s: the steps from %d on are repeated with halves of smaller numbers (%d of %d times)",
+                    place,
                     self.step + 1,
                     self.repeats,
                     exponents.MOST_REPEATS,
                 )
                 return
             raise RunFailed(
-                f"the loss is {losses[broken[0]]} at step {step + 1} (epoch {epoch}) with learning rate "
-                f"{self.rates[step]:g}; try a smaller learning_rate, or a gradient_clip{self._of_multiplier()}"
+                f"{place} with learning rate {self.rates[step]:g}; try a smaller learning_rate, or a "
+                f"gradient_clip{self._of_multiplier()}"
             )
         self.step = done
+
+    def _overflowed(self, done):
+        """Whether the update of step `done`, which no loss has seen, exceeded a half, and the state
+        after it is one to keep or the last.
+        """
+        steps = self.length.steps_per_epoch
+        ends = done % steps == 0 or done == self.length.steps or done % KEEP_EVERY == 0
+        if not ends or not exponents.scales(self.plan):
+            return False
+        return not all(np.isfinite(values).all() for values in self._download(self._state).values())
 
     def _of_multiplier(self):
         """Advice for a loss that is not finite, if what is multiplied may be the cause."""

@@ -423,8 +423,8 @@ class Training:
         ]
 
     def _look(self, done):
-        """Copy the losses up to step `done` into the history. At the first number that is not finite
-        go back, where halves may be the cause, or raise RunFailed.
+        """Copy the losses up to step `done` into the history. At the first number that is not
+        finite go back, where halves may be the cause, or raise RunFailed.
         """
         new = slice(self.step, done)
         first = self.step % self.length.steps_per_epoch
@@ -436,8 +436,8 @@ class Training:
         broken = np.flatnonzero(~np.isfinite(losses))
         if len(broken) or self._overflowed(done):
             step = self.step + int(broken[0]) if len(broken) else done - 1
-            found = f"the loss is {losses[broken[0]]}" if len(broken) else "a weight is not finite"
-            place = f"{found} at step {step + 1} (epoch {step // self.length.steps_per_epoch + 1})"
+            fault = f"the loss is {losses[broken[0]]}" if len(broken) else "a weight is not finite"
+            place = f"{fault} at step {step + 1} (epoch {step // self.length.steps_per_epoch + 1})"
             if self._repeat():
                 log.warning(
                     "%s: the steps from %d on are repeated with halves of smaller numbers (%d of %d times)",

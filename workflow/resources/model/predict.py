@@ -21,7 +21,7 @@ ON_MAP = 10  # pictures that a place on the map is the mean of
 
 
 def main(names):
-    if names in ([], ["-h"], ["--help"]):
+    if names in ([], ["--help"]):
         return "which pictures? python predict.py PICTURE ..."
     try:
         if fault := exported.fault(MODEL.parent):

@@ -189,7 +189,10 @@ def test_the_terminal_has_a_line_for_each_stage_and_with_v_snakemakes_words(tmp_
     assert "Select jobs to execute..." in log.read_text()
     status, lines, _ = command(tmp_path, *words, "-v", "seed=2")
     assert status == 0 and "Select jobs to execute..." in lines
+    (damaged,) = tmp_path.glob("results/normalized/*/train.npy")
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
     status, lines, _ = command(tmp_path, *words, "learning_rate=1e30", "seed=3")
+    assert any(line.startswith("damaged, and made again: results/normalized/") for line in lines)
     assert (
         status == 1
         and lines[-2] == ""

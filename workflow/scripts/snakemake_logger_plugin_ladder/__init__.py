@@ -70,6 +70,9 @@ class LogHandler(LogHandlerBase):
             self._many = sum(record.stats.get(rule, 0) for rule in RULES)
         elif event == LogEvent.JOB_INFO:
             self._jobs[record.jobid] = record
+            _, is_damaged, file = (record.rule_msg or "").partition(": damaged: ")
+            if is_damaged:
+                print(f"damaged, and made again: {file}", file=sys.stderr, flush=True)
         elif event == LogEvent.JOB_FINISHED:
             self._finished(self._jobs[record.job_id])
         elif event == LogEvent.JOB_ERROR:

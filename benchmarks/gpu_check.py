@@ -48,6 +48,8 @@ from ladder.rungs import catalog
 
 TOOLS = ("compute-sanitizer", "ncu")
 SANITIZED, PROFILED = 4, 3  # rungs that these see before the chain
+# Lessons whose launches tell why the steps of five lessons take longer than predicted.
+MISSED = ("gpu_basic", "gpu_fused")
 # Module -> what is left out or replaced without it.
 WITHOUT = {
     "torch": "no comparison with PyTorch",
@@ -125,6 +127,7 @@ def wanted(record, arguments, torch_python):
         yield sections.race_of(
             case, sections.running(record, case, others), sections.others_name(case)
         )
+        yield from profile_rung.sections([rung for rung in MISSED if rung in others])
     yield from sections.tiles(first)
     yield from profile_rung.sections(first[PROFILED:])
     yield from sections.of_other_networks(record, rungs)

@@ -67,31 +67,76 @@ def compiled_product(dtype):
 
 @functools.cache
 def _entry(dtype):
-    """`_product` as a function of Python that releases the interpreter lock."""
-    return compiled_product(dtype).ctypes
+    """`_multiply` as a function of Python that releases the interpreter lock."""
+    kind = types.void(*[types.int64] * 18, numba.from_dtype(np.dtype(dtype)))
+    return compiled_function(_multiply, kind).ctypes
 
 
-def multiply(left, right, out, add=False):
-    """out = (out if add, else 0) + left right, matrices of one type, by the compiled product.
+def multiply(left, right, out, add=False, lefts=None, rights=None):
+    """out[k] = (out[k] if add, else 0) + left[lefts[k]] right[rights[k]], matrices of one type, by
+    the compiled product; lefts and rights, int64 arrays, are 0, 1, 2, ... unless given.
 
-    The rows of `right` and `out` are contiguous, `left` may be in any order.
+    The rows of `right` and `out` are contiguous, `left` may be in any order. All matrices are one
+    call: threads that return to Python after each wait for its lock longer than they multiply.
     """
-    size = out.itemsize
+    size, places = out.itemsize, np.arange(len(out))
     _entry(out.dtype)(
-        out.ctypes.data,
-        out.strides[0] // size,
-        *out.shape,
-        left.ctypes.data,
-        left.strides[0] // size,
-        0,
-        left.strides[1] // size,
-        right.ctypes.data,
-        right.strides[0] // size,
-        1,
-        len(right),
+        compiled_product(out.dtype).address,
+        len(out),
+        (places if lefts is None else lefts).ctypes.data,
+        (places if rights is None else rights).ctypes.data,
         add,
+        *out.shape[1:],
+        right.shape[1],
+        out.ctypes.data,
+        *(stride // size for stride in out.strides[:2]),
+        left.ctypes.data,
+        *(stride // size for stride in left.strides),
+        right.ctypes.data,
+        *(stride // size for stride in right.strides[:2]),
         0.0,
     )
+
+
+def _multiply(
+    address,
+    count,
+    lefts,
+    rights,
+    add,
+    rows,
+    columns,
+    terms,
+    out,
+    out_matrix,
+    out_stride,
+    left,
+    left_matrix,
+    row,
+    term,
+    right,
+    right_matrix,
+    right_stride,
+    like,
+):
+    size, number = bytes_of(like), np.int64(0)
+    lefts, rights = (
+        numba.carray(pointer(lefts, number), count),
+        numba.carray(pointer(rights, number), count),
+    )
+    for k in range(count):
+        product(
+            address,
+            Rows(out + size * k * out_matrix, out_stride),
+            rows,
+            columns,
+            Strided(left + size * lefts[k] * left_matrix, row, 0, term),
+            Rows(right + size * rights[k] * right_matrix, right_stride),
+            1,
+            terms,
+            add,
+            like,
+        )
 
 
 @compiled

@@ -133,8 +133,7 @@ class _Forward:
                 out = worker.workspace(
                     "products", (36, seen.shape[1], self.y.shape[3]), self.y.dtype
                 )
-                for left, right, product in zip(seen, self.planes, out, strict=True):
-                    products.multiply(left, right, product)
+                products.multiply(seen, self.planes, out)
                 self._finish(worker, out, block, 0)
 
         self.executor.parallel(len(self.x), work, cut.cost, piece=cut.size)
@@ -152,8 +151,7 @@ class _Forward:
             worker.lap("convolution forward")
 
         def multiply(worker, start, stop):
-            for plane in range(start, stop):
-                products.multiply(seen[plane], self.planes[plane], out[plane])
+            products.multiply(seen[start:stop], self.planes[start:stop], out[start:stop])
             worker.lap("convolution forward")
 
         def finish(worker, start, stop):
@@ -246,10 +244,11 @@ class _Backward:
             worker.lap("convolution backward")
 
         def multiply(worker, start, stop):
-            for plane in range(start, stop):
-                products.multiply(turned[plane].T, seen[plane], sums[plane], not first)
-                if self.dx is not None:
-                    products.multiply(turned[plane], self.transformed[plane], seen[plane])
+            part = slice(start, stop)
+            left = turned[part].transpose(0, 2, 1)
+            products.multiply(left, seen[part], sums[part], not first)
+            if self.dx is not None:
+                products.multiply(turned[part], self.transformed[part], seen[part])
             worker.lap("convolution backward")
 
         def scatter(worker, start, stop):

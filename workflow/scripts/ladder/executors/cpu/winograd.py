@@ -273,10 +273,9 @@ class _Backward:
 
 
 def _transform_images(worker, x, tiles, out=None, first=0):
-    begin, size = -tiles.padding, (4 * tiles.rows + 2, 4 * tiles.columns + 2)
-    x = blocks.framed(worker, x, (begin, begin), size)
     out = _planes(worker, "seen", x, tiles) if out is None else out
-    transform_images(x, out, first, worker.workspace("rows", (6, *x.shape[2:]), x.dtype))
+    rows = worker.workspace("rows", (6, 4 * tiles.columns + 2, x.shape[3]), x.dtype)
+    transform_images(x, tiles.rows, tiles.padding, out, first, rows)
     return out
 
 
@@ -443,26 +442,44 @@ def filters_gradient(planes, start, stop, dweight, rows):
 
 
 @loop
-def transform_images(x, out, tile, rows):
-    """out (36, tiles, channels) = B^T d B of the 6x6 tiles of x (N, H, W, C), four pixels apart,
-    from `tile` on.
+def transform_images(x, down, padding, out, tile, rows):
+    """out (36, tiles, channels) = B^T d B of the 6x6 tiles of x (N, H, W, C) with zeros around it,
+    four pixels apart, from `tile` on; `down` rows of tiles per image.
 
-    rows: workspace (6, W, C).
+    rows: workspace (6, 4 columns of tiles + 2, C).
     """
-    images, height, width, channels = x.shape
-    across = width // 4
+    images, _, width, channels = x.shape
+    across = rows.shape[1] // 4
+    rows[:, :padding] = 0
+    rows[:, padding + width :] = 0
     for n in range(images):
         image = x[n]
-        for r in range(0, height - 2, 4):
+        for r in range(down):
+            top = 4 * r - padding
             for q in range(width):
                 for c in range(channels):
-                    _put_six(rows, 0, q, c, _image(*_six(image, r, 1, q, c)))
+                    column = (
+                        _pixel(image, top, q, c),
+                        _pixel(image, top + 1, q, c),
+                        _pixel(image, top + 2, q, c),
+                        _pixel(image, top + 3, q, c),
+                        _pixel(image, top + 4, q, c),
+                        _pixel(image, top + 5, q, c),
+                    )
+                    _put_six(rows, 0, q + padding, c, _image(*column))
             for k in range(6):
                 for q in range(across):
                     here, left = tile + q, 4 * q
                     for c in range(channels):
                         _put_six(out, 6 * k, here, c, _image(*_six_along(rows, k, left, c)))
             tile += across
+
+
+@loop
+def _pixel(image, row, column, c):
+    """The value there, 0 above and below the image."""
+    within = (row >= 0) & (row < image.shape[0])
+    return image[row if within else 0, column, c] if within else image.dtype.type(0)
 
 
 @loop

@@ -55,6 +55,7 @@ def compiled_function(function, kind):
         return numba.cfunc(kind, cache=True, error_model="numpy")(function)
 
 
+@functools.cache
 def compiled_product(dtype):
     """The compiled `_product` for numbers of this type.
 
@@ -65,13 +66,6 @@ def compiled_product(dtype):
     return compiled_function(_product, kind)
 
 
-@functools.cache
-def _entry(dtype):
-    """`_multiply` as a function of Python that releases the interpreter lock."""
-    kind = types.void(*[types.int64] * 18, numba.from_dtype(np.dtype(dtype)))
-    return compiled_function(_multiply, kind).ctypes
-
-
 def multiply(left, right, out, add=False, lefts=None, rights=None):
     """out[k] = (out[k] if add, else 0) + left[lefts[k]] right[rights[k]], matrices of one type, by
     the compiled product; lefts and rights, int64 arrays, are 0, 1, 2, ... unless given.
@@ -79,63 +73,31 @@ def multiply(left, right, out, add=False, lefts=None, rights=None):
     The rows of `right` and `out` are contiguous, `left` may be in any order. All matrices are one
     call: threads that return to Python after each wait for its lock longer than they multiply.
     """
-    size, places = out.itemsize, np.arange(len(out))
-    _entry(out.dtype)(
-        compiled_product(out.dtype).address,
-        len(out),
-        (places if lefts is None else lefts).ctypes.data,
-        (places if rights is None else rights).ctypes.data,
-        add,
-        *out.shape[1:],
-        right.shape[1],
-        out.ctypes.data,
-        *(stride // size for stride in out.strides[:2]),
-        left.ctypes.data,
-        *(stride // size for stride in left.strides),
-        right.ctypes.data,
-        *(stride // size for stride in right.strides[:2]),
-        0.0,
-    )
+    places = np.arange(len(out))
+    lefts, rights = (places if each is None else each for each in (lefts, rights))
+    _multiply(compiled_product(out.dtype).address, left, right, out, add, lefts, rights)
 
 
-def _multiply(
-    address,
-    count,
-    lefts,
-    rights,
-    add,
-    rows,
-    columns,
-    terms,
-    out,
-    out_matrix,
-    out_stride,
-    left,
-    left_matrix,
-    row,
-    term,
-    right,
-    right_matrix,
-    right_stride,
-    like,
-):
-    size, number = bytes_of(like), np.int64(0)
-    lefts, rights = (
-        numba.carray(pointer(lefts, number), count),
-        numba.carray(pointer(rights, number), count),
-    )
-    for k in range(count):
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _multiply(address, left, right, out, add, lefts, rights):
+    size = out.itemsize
+    for k in range(len(out)):
         product(
             address,
-            Rows(out + size * k * out_matrix, out_stride),
-            rows,
-            columns,
-            Strided(left + size * lefts[k] * left_matrix, row, 0, term),
-            Rows(right + size * rights[k] * right_matrix, right_stride),
+            Rows(out.ctypes.data + k * out.strides[0], out.strides[1] // size),
+            out.shape[1],
+            out.shape[2],
+            Strided(
+                left.ctypes.data + lefts[k] * left.strides[0],
+                left.strides[1] // size,
+                0,
+                left.strides[2] // size,
+            ),
+            Rows(right.ctypes.data + rights[k] * right.strides[0], right.strides[1] // size),
             1,
-            terms,
+            right.shape[1],
             add,
-            like,
+            out.dtype.type(0),
         )
 
 

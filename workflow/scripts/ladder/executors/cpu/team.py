@@ -1,4 +1,4 @@
-"""Threads that work through a table of tasks together, without Python and without sleeping.
+"""Threads that work through a table of tasks together, without Python.
 
 A task is cut into pieces, of which each thread takes the next one as soon as it has finished its
 last: on a machine that other programs use too, a thread that is not running holds up nobody, unless
@@ -7,9 +7,10 @@ are finished, and takes pieces like the others, all of them if no other thread c
 
 Waking a sleeping thread takes 50 microseconds, as long as many a task. So a thread that waits for a
 piece, or for the last one of others, stays awake for about as long (LOOKS). Then the other is most
-likely not running, and the thread sleeps for moments: to yield instead would count as if it had
-worked, and Linux would then let it wait when the other goes on. After a longer while without a
-piece (WAIT), as after a training, it sleeps until it is woken.
+likely not running, and the thread sleeps for moments, since one that has slept is soon let run:
+with another process on each core a small CNN's step took 0.8 to 0.93 of the time that it took when
+threads yielded. After a longer while without a piece (WAIT), as after a training, it sleeps until
+it is woken.
 
 words: the memory that the threads share, int64. TICKET is the number of tasks begun so far, times
 TASK_UNIT, plus the number of pieces of the last one that nobody has taken. A thread takes a piece

@@ -15,7 +15,7 @@ BUDGET = {
     "classifiers": 11715,
     "data": 18711,
     "demo": 3045,
-    "executors": 57662,
+    "executors": 57886,
     "export": 8785,
     "features": 8821,
     "machine": 4601,

@@ -14,7 +14,7 @@ import numpy as np
 
 from ladder.arithmetic import approximate_matmul as approximate
 from ladder.executors.cpu import blocks, loops
-from ladder.executors.cpu.convolution import BLOCK_PIXELS, add_taps, windows_of
+from ladder.executors.cpu.convolution import BLOCK_PIXELS, windows_of
 
 NARROW = 17  # columns
 # rows, or columns, of 3x3 taps in each of the four of the phase weights
@@ -129,16 +129,10 @@ def phase_conv2d_forward(executor, x, phase_weights, bias, y, multiplier=None):
 
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
-            pixels, images = (
-                _taken(worker, "x", x[block], multiplier).reshape(-1, channels),
-                block.stop - block.start,
-            )
+            pixels = _taken(worker, "x", x[block], multiplier).reshape(-1, channels)
             taps = worker.workspace("taps", (len(pixels), matrix.shape[1]), y.dtype)
             np.matmul(pixels, matrix, out=taps)
-            add_taps(
-                taps.reshape(images, height, width, 4, 4, filters),
-                y[block].reshape(images, height, 2, width, 2, filters),
-            )
+            loops.add_taps(taps.reshape(-1, height, width, 4, 4, filters), y[block])
             y[block] += bias
             worker.lap("convolution forward")
 

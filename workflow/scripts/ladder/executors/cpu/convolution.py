@@ -4,12 +4,11 @@ A dense layer is computed as a 1x1 convolution over (batch, 1, 1, inputs).
 """
 
 import functools
-import itertools
 import math
 
 import numpy as np
 
-from ladder.executors.cpu import blocks, layers, loops
+from ladder.executors.cpu import blocks, layers, loops, products
 from ladder.executors.cpu.loops import Unsigned
 
 # Least output pixels per block, and least size of its im2col matrix: large enough for BLAS to run
@@ -127,29 +126,13 @@ def upsample_conv2d_forward(executor, x, phase_weights, bias, y, relu):
     height, width = x.shape[1:3]
     matrix = phase_weights.reshape(channels, -1)
     cut = blocks.cut(len(x), 4 * height * width, BLOCK_PIXELS, x.size * matrix.shape[1])
-    # then keep each tap's plane contiguous: rows of few numbers are too short to add one by one
-    narrow = filters < 16
 
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
-            pixels, images = x[block].reshape(-1, channels), len(x[block])
-            if narrow:
-                taps = worker.workspace("taps", (matrix.shape[1], len(pixels)), y.dtype)
-                np.matmul(matrix.T, pixels.T, out=taps)
-                taps = taps.reshape(4, 4, filters, images, height, width).transpose(
-                    3, 4, 5, 0, 1, 2
-                )
-                out = worker.workspace(
-                    "phases", (2, 2, filters, images, height, width), y.dtype
-                ).transpose(3, 4, 0, 5, 1, 2)
-            else:
-                taps = worker.workspace("taps", (len(pixels), matrix.shape[1]), y.dtype)
-                np.matmul(pixels, matrix, out=taps)
-                taps = taps.reshape(images, height, width, 4, 4, filters)
-                out = y[block].reshape(images, height, 2, width, 2, filters)
-            add_taps(taps, out)
-            if narrow:
-                y[block].reshape(out.shape)[...] = out
+            pixels = x[block].reshape(1, -1, channels)
+            taps = worker.workspace("taps", (1, pixels.shape[1], matrix.shape[1]), y.dtype)
+            products.multiply(pixels, matrix[None], taps)
+            loops.add_taps(taps.reshape(-1, height, width, 4, 4, filters), y[block])
             worker.lap("convolution forward")
             blocks.finish(worker, y[block], y[block], bias, relu, None)
 
@@ -488,26 +471,3 @@ def _taps(dtype):
     """
     taps = np.array([[0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]], dtype)
     return taps, taps
-
-
-# Output pixel 2i + phase takes tap t of input pixel i + shift: phase -> ((t, shift), ...).
-_PHASES = (((1, 0), (3, -1)), ((2, 0), (0, 1)))
-
-
-def add_taps(taps, out):
-    """Sum the contributions taps (N, H, W, 4, 4, O) of input pixels into the pixels out (N, H, 2,
-    W, 2, O) around them.
-    """
-    height, width = taps.shape[1:3]
-    for row_phase, column_phase in itertools.product((0, 1), repeat=2):
-        target = out[:, :, row_phase, :, column_phase]
-        for (row_tap, row_shift), (column_tap, column_shift) in itertools.product(
-            _PHASES[row_phase], _PHASES[column_phase]
-        ):
-            to_rows, from_rows = blocks.overlap(height, row_shift)
-            to_columns, from_columns = blocks.overlap(width, column_shift)
-            source = taps[:, from_rows, from_columns, row_tap, column_tap]
-            if row_shift == column_shift == 0:
-                target[...] = source
-            else:
-                target[:, to_rows, to_columns] += source

@@ -163,6 +163,39 @@ def transpose(x, start, stop, y):
 
 
 @loop
+def add_taps(taps, y):
+    """y (N, 2 H, 2 W, filters) = for each pixel, the sum of the contributions taps (N, H, W, 4, 4,
+    filters) of the up to four input pixels around it.
+
+    An even row takes tap 1 of its own input row and tap 3 of the one above, an odd one tap 2 and
+    tap 0 of the one below; columns likewise.
+    """
+    images, height, width, _, _, filters = taps.shape
+    for n in range(images):
+        for r in range(2 * height):
+            row, row_tap = r // 2, 1 + r % 2
+            next_row, next_row_tap = (row - 1, 3) if r % 2 == 0 else (row + 1, 0)
+            has_row = (next_row >= 0) & (next_row < height)
+            for q in range(2 * width):
+                column, column_tap = q // 2, 1 + q % 2
+                next_column, next_column_tap = (column - 1, 3) if q % 2 == 0 else (column + 1, 0)
+                has_column = (next_column >= 0) & (next_column < width)
+                for c in range(filters):
+                    y[n, r, q, c] = taps[n, row, column, row_tap, column_tap, c]
+                if has_column:
+                    for c in range(filters):
+                        y[n, r, q, c] += taps[n, row, next_column, row_tap, next_column_tap, c]
+                if has_row:
+                    for c in range(filters):
+                        y[n, r, q, c] += taps[n, next_row, column, next_row_tap, column_tap, c]
+                if has_row & has_column:
+                    for c in range(filters):
+                        y[n, r, q, c] += taps[
+                            n, next_row, next_column, next_row_tap, next_column_tap, c
+                        ]
+
+
+@loop
 def col2im(columns, dx, channels, top, left, stride):
     """dx (N, H, W * C) = for each pixel, the sum of its entries in `columns` (N, rows, columns,
     window, window * C).

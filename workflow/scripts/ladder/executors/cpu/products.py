@@ -55,6 +55,7 @@ def compiled_function(function, kind):
         return numba.cfunc(kind, cache=True, error_model="numpy")(function)
 
 
+@functools.cache
 def compiled_product(dtype):
     """The compiled `_product` for numbers of this type.
 
@@ -65,33 +66,39 @@ def compiled_product(dtype):
     return compiled_function(_product, kind)
 
 
-@functools.cache
-def _entry(dtype):
-    """`_product` as a function of Python that releases the interpreter lock."""
-    return compiled_product(dtype).ctypes
+def multiply(left, right, out, add=False, lefts=None, rights=None):
+    """out[k] = (out[k] if add, else 0) + left[lefts[k]] right[rights[k]], matrices of one type, by
+    the compiled product; lefts and rights, int64 arrays, are 0, 1, 2, ... unless given.
 
-
-def multiply(left, right, out, add=False):
-    """out = (out if add, else 0) + left right, matrices of one type, by the compiled product.
-
-    The rows of `right` and `out` are contiguous, `left` may be in any order.
+    The rows of `right` and `out` are contiguous, `left` may be in any order. All matrices are one
+    call: threads that return to Python after each wait for its lock longer than they multiply.
     """
+    places = np.arange(len(out))
+    lefts, rights = (places if each is None else each for each in (lefts, rights))
+    _multiply(compiled_product(out.dtype).address, left, right, out, add, lefts, rights)
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _multiply(address, left, right, out, add, lefts, rights):
     size = out.itemsize
-    _entry(out.dtype)(
-        out.ctypes.data,
-        out.strides[0] // size,
-        *out.shape,
-        left.ctypes.data,
-        left.strides[0] // size,
-        0,
-        left.strides[1] // size,
-        right.ctypes.data,
-        right.strides[0] // size,
-        1,
-        len(right),
-        add,
-        0.0,
-    )
+    for k in range(len(out)):
+        product(
+            address,
+            Rows(out.ctypes.data + k * out.strides[0], out.strides[1] // size),
+            out.shape[1],
+            out.shape[2],
+            Strided(
+                left.ctypes.data + lefts[k] * left.strides[0],
+                left.strides[1] // size,
+                0,
+                left.strides[2] // size,
+            ),
+            Rows(right.ctypes.data + rights[k] * right.strides[0], right.strides[1] // size),
+            1,
+            right.shape[1],
+            add,
+            out.dtype.type(0),
+        )
 
 
 @compiled

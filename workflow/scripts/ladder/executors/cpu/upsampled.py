@@ -17,6 +17,8 @@ gradients (25, tiles, filters), transformed filters (25, filters, channels). The
 as described in loops.py.
 """
 
+import numpy as np
+
 from ladder.executors.cpu import blocks, products
 from ladder.executors.cpu.loops import loop
 from ladder.executors.cpu.winograd import LEAST_TILES, from_planes, to_planes
@@ -26,7 +28,7 @@ CHUNK_TILES = 512  # of a backward pass: what they are transformed to is multipl
 PLANES = 25
 ALL = 6  # the plane of (all, all): its gradients are the sums of those of a tile's outputs
 # of the transformed images that each product reads
-SOURCES = tuple(4 * row + column for row in (0, 1, 2, 2, 3) for column in (0, 1, 2, 2, 3))
+SOURCES = np.array([4 * row + column for row in (0, 1, 2, 2, 3) for column in (0, 1, 2, 2, 3)])
 
 
 def winograd_upsample_conv2d_weight(executor, weight, transformed):
@@ -47,8 +49,7 @@ def winograd_upsample_conv2d_forward(executor, x, transformed, bias, y, relu):
             seen = _planes(worker, "seen", 16, tiles.each * len(x[block]), x)
             _transform_images(worker, x[block], tiles, seen, 0)
             out = _planes(worker, "products", PLANES, seen.shape[1], y)
-            for plane, source in enumerate(SOURCES):
-                products.multiply(seen[source], turned[plane], out[plane])
+            products.multiply(seen, turned, out, lefts=SOURCES)
             rows = worker.workspace("rows", (4, 5, filters), y.dtype)
             to_outputs(out, 0, y[block], bias, relu, rows)
             worker.lap("convolution forward")
@@ -119,15 +120,15 @@ class _Chunk:
         """
 
         def work(worker, start, stop):
-            for plane, for_images in (divmod(place, 2) for place in range(start, stop)):
-                gradient = self.gradients[plane]
-                if for_images:
-                    products.multiply(gradient, transformed[plane], self.to_pixels[plane])
-                    continue
-                products.multiply(gradient.T, self.seen[SOURCES[plane]], sums[plane], add)
-                if plane == ALL:
-                    total = blocks.bias_gradient(gradient)
-                    dbias[...] = dbias + total if add else total
+            part = slice(start, stop)
+            gradients, sources = self.gradients[part], SOURCES[part]
+            left = gradients.transpose(0, 2, 1)
+            products.multiply(left, self.seen, sums[part], add, rights=sources)
+            if self.dx is not None:
+                products.multiply(gradients, transformed[part], self.to_pixels[part])
+            if start <= ALL < stop:
+                total = blocks.bias_gradient(self.gradients[ALL])
+                dbias[...] = dbias + total if add else total
             worker.lap("convolution backward")
 
         def scatter(worker, start, stop):
@@ -137,8 +138,9 @@ class _Chunk:
             worker.lap("convolution backward")
 
         cost = self.seen.size + self.gradients.size
-        self.executor.parallel(2 * PLANES, work, cost)
-        self.executor.parallel(len(self.x), scatter, cost)
+        self.executor.parallel(PLANES, work, cost)
+        if self.dx is not None:
+            self.executor.parallel(len(self.x), scatter, cost)
 
 
 def _planes(worker, name, count, tiles, like):

@@ -133,8 +133,7 @@ class _Forward:
                 out = worker.workspace(
                     "products", (36, seen.shape[1], self.y.shape[3]), self.y.dtype
                 )
-                for left, right, product in zip(seen, self.planes, out, strict=True):
-                    products.multiply(left, right, product)
+                products.multiply(seen, self.planes, out)
                 self._finish(worker, out, block, 0)
 
         self.executor.parallel(len(self.x), work, cut.cost, piece=cut.size)
@@ -152,8 +151,7 @@ class _Forward:
             worker.lap("convolution forward")
 
         def multiply(worker, start, stop):
-            for plane in range(start, stop):
-                products.multiply(seen[plane], self.planes[plane], out[plane])
+            products.multiply(seen[start:stop], self.planes[start:stop], out[start:stop])
             worker.lap("convolution forward")
 
         def finish(worker, start, stop):
@@ -246,10 +244,11 @@ class _Backward:
             worker.lap("convolution backward")
 
         def multiply(worker, start, stop):
-            for plane in range(start, stop):
-                products.multiply(turned[plane].T, seen[plane], sums[plane], not first)
-                if self.dx is not None:
-                    products.multiply(turned[plane], self.transformed[plane], seen[plane])
+            part = slice(start, stop)
+            left = turned[part].transpose(0, 2, 1)
+            products.multiply(left, seen[part], sums[part], not first)
+            if self.dx is not None:
+                products.multiply(turned[part], self.transformed[part], seen[part])
             worker.lap("convolution backward")
 
         def scatter(worker, start, stop):
@@ -274,10 +273,9 @@ class _Backward:
 
 
 def _transform_images(worker, x, tiles, out=None, first=0):
-    begin, size = -tiles.padding, (4 * tiles.rows + 2, 4 * tiles.columns + 2)
-    x = blocks.framed(worker, x, (begin, begin), size)
     out = _planes(worker, "seen", x, tiles) if out is None else out
-    transform_images(x, out, first, worker.workspace("rows", (6, *x.shape[2:]), x.dtype))
+    rows = worker.workspace("rows", (6, 4 * tiles.columns + 2, x.shape[3]), x.dtype)
+    transform_images(x, tiles.rows, tiles.padding, out, first, rows)
     return out
 
 
@@ -444,26 +442,44 @@ def filters_gradient(planes, start, stop, dweight, rows):
 
 
 @loop
-def transform_images(x, out, tile, rows):
-    """out (36, tiles, channels) = B^T d B of the 6x6 tiles of x (N, H, W, C), four pixels apart,
-    from `tile` on.
+def transform_images(x, down, padding, out, tile, rows):
+    """out (36, tiles, channels) = B^T d B of the 6x6 tiles of x (N, H, W, C) with zeros around it,
+    four pixels apart, from `tile` on; `down` rows of tiles per image.
 
-    rows: workspace (6, W, C).
+    rows: workspace (6, 4 columns of tiles + 2, C).
     """
-    images, height, width, channels = x.shape
-    across = width // 4
+    images, _, width, channels = x.shape
+    across = rows.shape[1] // 4
+    rows[:, :padding] = 0
+    rows[:, padding + width :] = 0
     for n in range(images):
         image = x[n]
-        for r in range(0, height - 2, 4):
+        for r in range(down):
+            top = 4 * r - padding
             for q in range(width):
                 for c in range(channels):
-                    _put_six(rows, 0, q, c, _image(*_six(image, r, 1, q, c)))
+                    column = (
+                        _pixel(image, top, q, c),
+                        _pixel(image, top + 1, q, c),
+                        _pixel(image, top + 2, q, c),
+                        _pixel(image, top + 3, q, c),
+                        _pixel(image, top + 4, q, c),
+                        _pixel(image, top + 5, q, c),
+                    )
+                    _put_six(rows, 0, q + padding, c, _image(*column))
             for k in range(6):
                 for q in range(across):
                     here, left = tile + q, 4 * q
                     for c in range(channels):
                         _put_six(out, 6 * k, here, c, _image(*_six_along(rows, k, left, c)))
             tile += across
+
+
+@loop
+def _pixel(image, row, column, c):
+    """The value there, 0 above and below the image."""
+    within = (row >= 0) & (row < image.shape[0])
+    return image[row if within else 0, column, c] if within else image.dtype.type(0)
 
 
 @loop

@@ -208,7 +208,7 @@ if (runsPage) (() => {
     return shown.length ? [part("Pictures that only one gets right", ...shown)] : [];
   }
 
-  const commandLine = text => element("p", {className: "line"}, element("code", {className: "command"}, text), " ", copyButton("Copy", () => text));
+  const commandLine = text => element("p", {className: "line"}, element("code", {className: "command"}, text), " ", copyButton("copy", () => text, {className: "copies"}));
   function commands(names) {
     const some = names.map(runOf), left = [...new Set(some.flatMap(runsPage.unsaid))].join(", ");
     const made = some.filter(run => columns.get("state").text(run) === "finished");

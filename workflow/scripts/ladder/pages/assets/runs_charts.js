@@ -58,13 +58,13 @@ if (runsPage) (() => {
   let drawn = null, before = {}, brushing = false;
   function chart(some) {
     const now = String([state.x, state.y, state.colour, state.lines, state.columns]);
-    if (brushing) return;
+    if (brushing || !runsPage.firstNumber()) return;   // trainings alone have no number
     if (some === before.some && now === before.now) return void menus(before.labels);
     const {own, labels, can, varying, ...description} = scatter(some);
     before = {some, now, labels};
     menus(labels);
     importances(own, labels.y);
-    place("chart-of-runs").hidden = runsPage.runs.length < 2;
+    place("chart-of-runs").hidden = runsPage.runs.filter(run => labels.y?.value(run) != null).length < 2;
     place("joining").hidden = !can;
     place("varying").textContent = own.length < 2 ? "Fewer than two of these runs have both numbers."
       : varying.length ? `Means over runs that differ in ${varying.map(column => column.title).join(", ")}.` : "";

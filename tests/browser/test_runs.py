@@ -298,6 +298,34 @@ def test_networks_by_multipliers_are_a_table_of_means(chromium, few):
         assert text == f"{shown['text']} {shown['interval_text']} n 3".replace("\u202f", " ")
 
 
+def test_two_reports_of_a_run_count_once_and_a_search_shows_its_own_number(chromium, tmp_path):
+    def row(number, train, key, score, **settings):
+        about = {"run": f"r{number:011x}", "train": train, "state": "trained", "made": "2026"}
+        tags = [] if key == "test_accuracy" else ["search"]
+        settings = {"network": "lenet_5", "multiplier": "exact", "seed": number} | settings
+        ends = {key: [score - 0.01, score + 0.01]}
+        return discovery.Run(about | {"tags": tags}, settings, {key: score}, ends)
+
+    runs = [
+        row(1, "t1", "test_accuracy", 0.9),
+        row(2, "t1", "test_accuracy", 0.9, seed=1, controls=["pixels"]),
+        row(3, "t3", "test_accuracy", 0.8),
+        row(4, "t4", "validation_accuracy", 0.7),
+        row(5, "t5", "validation_accuracy", 0.6),
+    ]
+    (tmp_path / "runs.html").write_text(runs_page.page(runs, {}))
+    opened(chromium, tmp_path / "runs.html", "q=-tag:search&group=network&columns=test_accuracy")
+    (group,) = chromium.value(TEXTS)
+    own = intervals.within(0.85, spread.spread([0.9, 0.8], spread.SHARES).interval)
+    assert group[:2] == ["lenet_5", "2"] and group[2].startswith(own["text"].replace("\u202f", " "))
+    opened(chromium, tmp_path / "runs.html", "rows=network&across=multiplier")
+    (cell,) = [row[1] for row in chromium.value(TEXTS)]
+    assert cell.endswith("n 2")
+    opened(chromium, tmp_path / "runs.html", "q=tag:search&x=trial")
+    assert chromium.value("runsPage.firstNumber()") == "validation_accuracy"
+    assert chromium.value("document.getElementById('y').value") == "validation_accuracy"
+
+
 def test_a_group_is_held_against_another_seed_by_seed(chromium, few):
     opened(
         chromium, few[0] / "runs.html", "q=network=lenet_5&group=multiplier&columns=test_accuracy"

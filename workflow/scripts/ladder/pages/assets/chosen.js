@@ -70,7 +70,7 @@ if (runsPage) (() => {
   const inWords = of => [FORMS.points(of.value, of.ends), " ", small(`${noteOf("points", of.ends)}, ${luck(of)}`)];
   function differences(names, files) {
     const reference = names.includes(state.reference) ? state.reference : names[0];
-    const pick = name => element("label", {className: "tick"}, element("input", {type: "radio", name: "reference", checked: name === reference, ariaLabel: `Compare with ${titleOf(name)}`,
+    const pick = name => element("label", {className: "tick"}, element("input", {type: "radio", className: "pick", name: "reference", checked: name === reference, ariaLabel: `Compare with ${titleOf(name)}`,
       onchange: () => change({reference: name, keepPage: true})}));
     const rows = names.map(name => {
       const column = scored(name), own = name === reference ? null : difference(name, reference, files);
@@ -88,7 +88,7 @@ if (runsPage) (() => {
   const DECIDES = {svm: "the decision values of the SVM’s pairs of classes", ridge: "the scores of kernel ridge regression", evaluate: "the networks’ probabilities"};
   function ensemble(names, reference, files) {
     const box = element("p", {});
-    box.append(button("Mean of their decisions", async () => { box.textContent = "Loading …"; box.textContent = await ensembleText(names, files); }));
+    box.append(button("Mean of their decisions", async () => { box.textContent = "Loading …"; box.textContent = await ensembleText(names, files); }, {className: "copies"}));
     return box;
   }
   async function ensembleText(names, files) {

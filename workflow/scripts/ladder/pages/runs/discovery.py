@@ -113,7 +113,7 @@ def runs(results, listed=(), given=None):
             run.numbers.update(
                 columns.of_multiplier(tables.get(name.rpartition(" ")[2], name), given or {})
             )
-    _shorten_tables(list(there.values()))
+    _name_multipliers(there.values())
     ordered = sorted(there.values(), key=lambda run: (run.about["made"], run.version), reverse=True)
     return [*ordered, *waiting]
 
@@ -144,16 +144,26 @@ def _tables(listed):
     return tables
 
 
-def _shorten_tables(runs):
-    """'mine.npy (63234778)' becomes 'mine.npy' where no run has another table of this name."""
+def _name_multipliers(runs):
+    """As config.yaml has them: 'mine.npy (63234778)' becomes 'mine.npy' where no run has another
+    table of this name, and a test_multiplier that is the run's multiplier 'same'.
+    """
     keys = ("multiplier", "test_multiplier")
-    named = [(run.settings, key) for run in runs for key in keys if key in run.settings]
+    named = [
+        (run.settings, key)
+        for run in runs
+        for key in keys
+        if isinstance(run.settings.get(key), str)
+    ]
     names = {settings[key] for settings, key in named}
     files = collections.Counter(name.rpartition(" (")[0] for name in names)
     for settings, key in named:
         file = settings[key].rpartition(" (")[0]
         if file and files[file] == 1:
             settings[key] = file
+    for settings in (run.settings for run in runs):
+        if settings.get("test_multiplier", ...) == settings.get("multiplier"):
+            settings["test_multiplier"] = "same"
 
 
 class _Kept:
@@ -274,7 +284,7 @@ def _waiting(listed, used):
     reason = listed["reason"]
     state = "pruned" if reason.startswith(PRUNED) else "not possible" if reason else "listed"
     if pathlib.Path(listed["weights"] or "").name in used:
-        reason = "trained for another report; `snakemake runs` makes its row"
+        reason = "trained for another report; snakemake runs makes its row"
     version = pathlib.Path(listed["report"]).name if listed["report"] else ""
     about = {"run": version, "made": "", "state": state, "reason": reason, "tags": []}
     return Run(_listed_about(about, listed), listed["settings"])

@@ -90,6 +90,7 @@ def context(runs, defaults, entry):
             "listed": LISTED,
             "decided": DECIDED,
             "mark": single.mark(),
+            "again": _again(runs),
             "multipliers": _multipliers(runs),
             "unsaid": coded([run.unsaid for run in runs]),
             "entries": {key: coded(values) for key, values in _entries(runs, entry).items()},
@@ -134,9 +135,19 @@ def _column(key, kind, shape, values):
     return {"key": key, "kind": kind, **shape._asdict(), "values": values}
 
 
+def _again(runs):
+    """Number of a run that another report shows too -> that of the first such report."""
+    keys = [best.computed(run) for run in runs]
+    firsts = {}
+    for number, key in enumerate(keys):
+        firsts.setdefault(key, number)
+    return {number: firsts[key] for number, key in enumerate(keys) if firsts[key] != number}
+
+
 def _multipliers(runs):
     """The inexact multipliers by a formula that a run was tested with, which have a picture."""
-    used = [run.settings.get("test_multiplier") for run in runs]
+    both = [map(run.settings.get, ("multiplier", "test_multiplier")) for run in runs]
+    used = [own if tested in (None, "same") else tested for own, tested in both]
     return [name for name in multipliers.MULTIPLIERS if name != "exact" and name in used]
 
 
@@ -217,10 +228,8 @@ def _departing(leader, defaults):
     leaves to the machine or the run, `auto`, does not.
     """
     usual = {key: templates.setting(value) for key, value in defaults.items() if value != "auto"}
-    settings = dict(leader["run"].settings)
-    if settings.get("test_multiplier") == settings.get("multiplier"):
-        settings.pop("test_multiplier", None)  # as `same` has it
-    texts = {key: templates.setting(value) for key, value in sorted(settings.items())}
+    settings = sorted(leader["run"].settings.items())
+    texts = {key: templates.setting(value) for key, value in settings}
     departs = {
         key: text
         for key, text in texts.items()

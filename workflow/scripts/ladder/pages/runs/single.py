@@ -109,7 +109,8 @@ def packed(values, kind):
 def _data(run, inputs, answers, wrong):
     summary = run.summary or {}
     used = reproduce.multipliers_of(inputs)
-    tables = {name: run.settings[key] for key, name in used.items() if key in run.settings}
+    named = {key: run.settings.get(key, "same") for key in used}
+    tables = {name: named[key] for key, name in used.items() if named[key] != "same"}
     return {
         "run": run.version,
         "curves": _curves(summary, inputs),

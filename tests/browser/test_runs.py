@@ -301,6 +301,7 @@ def test_networks_by_multipliers_are_a_table_of_means(chromium, few):
 def test_two_reports_of_a_run_count_once_and_a_search_shows_its_own_number(chromium, tmp_path):
     def row(number, train, key, score, **settings):
         about = {"run": f"r{number:011x}", "train": train, "state": "trained", "made": "2026"}
+        about |= {"trial": number}
         tags = [] if key == "test_accuracy" else ["search"]
         settings = {"network": "lenet_5", "multiplier": "exact", "seed": number} | settings
         ends = {key: [score - 0.01, score + 0.01]}
@@ -324,6 +325,8 @@ def test_two_reports_of_a_run_count_once_and_a_search_shows_its_own_number(chrom
     opened(chromium, tmp_path / "runs.html", "q=tag:search&x=trial")
     assert chromium.value("runsPage.firstNumber()") == "validation_accuracy"
     assert chromium.value("document.getElementById('y').value") == "validation_accuracy"
+    shown = "runsPage.scatter(runsPage.filtered()).series.map(one => [one.x, one.y])"
+    assert chromium.value(shown) == [[[4], [0.7]], [[5], [0.6]]], "each seed has a colour"
 
 
 def test_a_group_is_held_against_another_seed_by_seed(chromium, few):

@@ -140,10 +140,11 @@ if (runsPage) (() => {
     if (first) return `The first difference is in ${first.role}: ${first.own}.`;
     return "There is no difference in any stage.";
   }
+  const LONG = 160;   // letters of a setting, such as a list of runs
   function two(names, files) {
     const stages = stagesOf(names.map(name => files.get(name)));
     const settings = [...columns.values()].filter(column => column.kind === "setting").map(column => [column.title, ...names.map(name => column.text(runOf(name)) || "–")])
-      .filter(([, a, b]) => a !== b);
+      .filter(([, a, b]) => a !== b).map(row => row.map(text => text.length > LONG ? `${text.slice(0, LONG)} …` : text));
     const numbers = [...columns.values()].filter(column => column.kind === "number").map(column => {
       const [a, b] = names.map(name => column.value(runOf(name)));
       const change = a === null || b === null || a === b ? "" : column.form === "share" ? `${points(b - a, 2)} points` : a ? `${b / a > 10 ? `${general(b / a)}×` : percent(b / a - 1)}`.replace("-", "−") : "";

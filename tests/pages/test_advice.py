@@ -33,7 +33,11 @@ def share_of(value):
         ({"controls": None, "changed_copies": {"controls": [GOOD]}}, FLIP, None),
         ({"controls": None, "changed_copies": {"controls": [LUCK]}}, FLIP, "features_pool=auto"),
         ({}, FLIP, "dataset=folder folder=PATH network=auto normalization=auto features_pool=auto"),
-        ({"choices": RECIPE}, FLIP, "--configfile run.yaml --config folder=PATH features_flip=true"),
+        (
+            {"choices": RECIPE},
+            FLIP,
+            "--configfile run.yaml --config folder=PATH features_flip=true",
+        ),
         ({"choices": RECIPE}, SIZE + FLIP, "folder=PATH image_size=[64,64]"),
         ({"choices": RECIPE, "training": "patches", "steps": None}, [], None),
         (share_of(0.2), [], "run.yaml --config folder=PATH test_share=0.5"),

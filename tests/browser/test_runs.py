@@ -140,6 +140,8 @@ def test_intervals_and_decimals_are_those_of_the_program(chromium, page):
     )
     expected = [spread.spread(values, spread.SHARES).interval for values in samples]
     assert np.allclose(found, expected, atol=1e-6)
+    equal = "statistics.spread(Array(9).fill(-0.03), runsPage.data.t).ends"  # their mean is rounded
+    assert chromium.value(equal) is None
 
 
 def test_a_mean_decides_as_the_program_does_by_pairs_and_by_scores(chromium, page):
@@ -210,6 +212,7 @@ def test_the_filter_takes_words_settings_and_numbers(chromium, page, results, wo
     assert chromium.value(VERSIONS) == wanted
     counted = chromium.value("document.getElementById('filtered').textContent")
     assert counted == f"{len(wanted)} of {COUNT} runs"
+    assert chromium.value("document.getElementById('none').hidden") == bool(wanted)
 
 
 def test_it_sorts_turns_pages_and_keeps_its_state_in_the_address(chromium, page, results):
@@ -255,8 +258,8 @@ def test_five_thousand_rows_are_sorted_in_a_fifth_of_a_second(chromium, results,
     assert 0 < (spent() - before) / 5 < 0.2
 
 
-def test_what_is_saved_is_what_is_seen(chromium, page, results):
-    opened(chromium, page, "group=learning_rate&columns=test_accuracy&sort=learning_rate")
+def test_what_is_saved_is_what_is_seen_groups_in_the_order_of_their_keys(chromium, page, results):
+    opened(chromium, page, "group=learning_rate&columns=test_accuracy")
     lines = [line.split(",") for line in chromium.value("runsPage.csv()").splitlines()]
     assert lines[0][:3] == ["learning_rate", "runs", "mean test accuracy"]
     for line, rate in zip(lines[1:], RATES, strict=True):
@@ -275,8 +278,9 @@ def test_networks_by_multipliers_are_a_table_of_means(chromium, few):
     opened(
         chromium,
         few[0] / "runs.html",
-        "q=network=lenet_5&rows=network&across=multiplier&value=test_accuracy",
+        "q=network=lenet_5&rows=network&across=multiplier",
     )
+    assert chromium.value("document.getElementById('value').value") == "test_accuracy"
     heads = chromium.value(
         "[...document.querySelectorAll('#runs thead th')].map(head => head.textContent)"
     )
@@ -292,6 +296,37 @@ def test_networks_by_multipliers_are_a_table_of_means(chromium, few):
         )
         shown = intervals.within(own.mean, own.interval)
         assert text == f"{shown['text']} {shown['interval_text']} n 3".replace("\u202f", " ")
+
+
+def test_two_reports_of_a_run_count_once_and_a_search_shows_its_own_number(chromium, tmp_path):
+    def row(number, train, key, score, **settings):
+        about = {"run": f"r{number:011x}", "train": train, "state": "trained", "made": "2026"}
+        about |= {"trial": number}
+        tags = [] if key == "test_accuracy" else ["search"]
+        settings = {"network": "lenet_5", "multiplier": "exact", "seed": number} | settings
+        ends = {key: [score - 0.01, score + 0.01]}
+        return discovery.Run(about | {"tags": tags}, settings, {key: score}, ends)
+
+    runs = [
+        row(1, "t1", "test_accuracy", 0.9),
+        row(2, "t1", "test_accuracy", 0.9, seed=1, controls=["pixels"]),
+        row(3, "t3", "test_accuracy", 0.8),
+        row(4, "t4", "validation_accuracy", 0.7),
+        row(5, "t5", "validation_accuracy", 0.6),
+    ]
+    (tmp_path / "runs.html").write_text(runs_page.page(runs, {}))
+    opened(chromium, tmp_path / "runs.html", "q=-tag:search&group=network&columns=test_accuracy")
+    (group,) = chromium.value(TEXTS)
+    own = intervals.within(0.85, spread.spread([0.9, 0.8], spread.SHARES).interval)
+    assert group[:2] == ["lenet_5", "2"] and group[2].startswith(own["text"].replace("\u202f", " "))
+    opened(chromium, tmp_path / "runs.html", "rows=network&across=multiplier")
+    (cell,) = [row[1] for row in chromium.value(TEXTS)]
+    assert cell.endswith("n 2")
+    opened(chromium, tmp_path / "runs.html", "q=tag:search&x=trial")
+    assert chromium.value("runsPage.firstNumber()") == "validation_accuracy"
+    assert chromium.value("document.getElementById('y').value") == "validation_accuracy"
+    shown = "runsPage.scatter(runsPage.filtered()).series.map(one => [one.x, one.y])"
+    assert chromium.value(shown) == [[[4], [0.7]], [[5], [0.6]]], "each seed has a colour"
 
 
 def test_a_group_is_held_against_another_seed_by_seed(chromium, few):
@@ -356,6 +391,16 @@ def test_a_list_of_runs_with_one_name_and_lists_of_their_own_is_one_that_plans(c
 
 
 # The chart.
+
+
+def test_trainings_alone_have_a_table_and_no_chart(chromium, tmp_path):
+    about = {"run": "t0123456789a", "state": "trained", "made": "2026-01-01T00:00:00Z", "tags": []}
+    runs = [discovery.Run(about | {"name": name}, {"seed": 1}) for name in "ab"]
+    (tmp_path / "runs.html").write_text(runs_page.page(runs, {}))
+    opened(chromium, tmp_path / "runs.html")
+    assert chromium.value("document.querySelectorAll('#runs tbody tr').length") == 2
+    assert chromium.value("document.getElementById('chart-of-runs').hidden")
+    assert not [one for one in chromium.events if one["method"] == "Runtime.exceptionThrown"]
 
 
 def test_a_rectangle_in_the_chart_selects_rows(chromium, page, results):

@@ -32,16 +32,20 @@ def share_of(value):
         # pictures without labels
         ({"controls": None, "changed_copies": {"controls": [GOOD]}}, FLIP, None),
         ({"controls": None, "changed_copies": {"controls": [LUCK]}}, FLIP, "features_pool=auto"),
-        ({}, FLIP, "folder=PATH network=auto normalization=auto features_pool=auto"),
-        ({"choices": RECIPE}, FLIP, "dataset=folder folder=PATH features_flip=true"),
+        ({}, FLIP, "dataset=folder folder=PATH network=auto normalization=auto features_pool=auto"),
+        (
+            {"choices": RECIPE},
+            FLIP,
+            "--configfile run.yaml --config folder=PATH features_flip=true",
+        ),
         ({"choices": RECIPE}, SIZE + FLIP, "folder=PATH image_size=[64,64]"),
         ({"choices": RECIPE, "training": "patches", "steps": None}, [], None),
-        (share_of(0.2), [], "dataset=folder folder=PATH test_share=0.5"),
+        (share_of(0.2), [], "run.yaml --config folder=PATH test_share=0.5"),
         (share_of(0.2) | {"images": {"test": 100}}, [], None),
         (share_of(0.5), [], None),
-        ({"dataset": "mnist"}, [], "report --config dataset=mnist steps=2000"),
+        ({"dataset": "mnist"}, [], "report --configfile run.yaml --config steps=2000"),
         ({"dataset": "mnist", "steps": 1000}, [], None),
-        ({"dataset": "mnist", "controls": [GOOD, LUCK]}, [], "dataset=mnist steps=2000"),
+        ({"dataset": "mnist", "controls": [GOOD, LUCK]}, [], "run.yaml --config steps=2000"),
     ],
 )
 def test_the_first_rule_that_applies_names_the_command(keys, declined, command):

@@ -395,7 +395,7 @@ def test_a_run_scored_on_a_validation_set_says_so_wherever_it_would_say_test(tmp
 def test_presets_that_a_page_advises_are_there(digits, lenet, monkeypatch):
     monkeypatch.setattr(templates, "DATASETS", {})
     for run in (digits, {**lenet, "data": digits["data"]}):
-        advised = re.search(r"--configfile (\S+)", text_of(page_of(run)))
+        advised = re.search(r"--configfile (presets/\S+)", text_of(page_of(run)))
         assert (sources.ROOT / advised[1]).is_file()
 
 

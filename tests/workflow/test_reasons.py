@@ -2,6 +2,8 @@
 
 import pathlib
 
+import numpy as np
+
 import manifest_files
 import planned
 from ladder.workflow import reasons
@@ -59,3 +61,19 @@ def test_a_damaged_manifest_gives_no_reason_but_does_no_harm(tmp_path):
     finish(tmp_path, artifact)
     (tmp_path / artifact.stage / artifact.version / "manifest.json").write_text("{")
     assert reasons.why(artifact, tmp_path) == "first run"
+
+
+def test_a_table_of_products_has_the_name_of_its_file(tmp_path):
+    table = np.multiply.outer(np.arange(-128, 128), np.arange(-128, 128)).astype(np.int16)
+    np.save(tmp_path / "mine.npy", table)
+    np.save(tmp_path / "theirs.npy", table // 2 * 2)
+    mine, theirs = (str(tmp_path / name) for name in ("mine.npy", "theirs.npy"))
+    exact = planned.chain(network="lenet_5")["train"]
+    finish(tmp_path, exact)
+    own = planned.chain(network="lenet_5", multiplier=mine)["train"]
+    assert f"multiplier unused -> {mine}" in reasons.why(own, tmp_path)
+    finish(tmp_path, own)
+    other = planned.chain(network="lenet_5", multiplier=theirs)["train"]
+    assert reasons.why(other, tmp_path) == f"multiplier {mine} -> {theirs}"
+    reasons.FILES.clear()  # another configuration names none of the two
+    assert reasons.why(other, tmp_path).startswith("multiplier a table (")

@@ -210,7 +210,7 @@ def test_a_run_has_costs_and_errors_of_its_multiplier_a_table_by_its_path(tmp_pa
     by_name = {run.settings.get("multiplier"): run.numbers for run in found}
     tested = [run for run in found if run.settings.get("seed") == 7]
     assert len(tested) == 2 and by_name["exact"]["error_most"] < 1e-7
-    assert f"mine.npy ({multipliers.find(path).digest[:8]})" in by_name
+    assert "mine.npy" in by_name
     assert {run.settings["test_multiplier"] for run in tested} == {"exact"}, "trained with it alone"
 
 

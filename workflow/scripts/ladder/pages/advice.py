@@ -6,7 +6,9 @@ from ladder.pages import intervals, templates
 FEW_STEPS, STEPS = 1_000, 2_000
 FEW_TESTED, SHARE = 100, 0.5
 RECIPE = "training"  # a key that the rules choose with a network, and for nothing else
-COMMAND = ".venv/bin/snakemake report --config"
+COMMAND = ".venv/bin/snakemake report"
+OWN = "folder=PATH"  # which a report does not keep
+SETTINGS = "run.yaml"  # the settings of a run, as its report has them
 
 
 def command(summary, declined):
@@ -28,7 +30,8 @@ def _own_network(summary, declined):
     if summary["dataset"] != FOLDER or RECIPE in chosen:
         return None
     reason = "the network that the rules choose for pictures of your own is usually better"
-    return _next(summary, reason, "network=auto", "normalization=auto", "features_pool=auto")
+    keys = "network=auto normalization=auto features_pool=auto"  # and nothing else of this run
+    return {"reason": reason, "command": f"{COMMAND} --config dataset={FOLDER} {OWN} {keys}"}
 
 
 def _set_otherwise(summary, declined):
@@ -61,8 +64,10 @@ RULES = (_own_network, _set_otherwise, _few_steps, _few_tested)
 
 
 def _next(summary, reason, *keys):
-    data = f"dataset={summary['dataset']}" + " folder=PATH" * (summary["dataset"] == FOLDER)
-    return {"reason": reason, "command": " ".join((COMMAND, data, *keys))}
+    """With the settings of the run and these keys."""
+    own = [OWN] * (summary["dataset"] == FOLDER)
+    command = " ".join((COMMAND, "--configfile", SETTINGS, "--config", *own, *keys))
+    return {"reason": reason, "command": command}
 
 
 def _written(value):

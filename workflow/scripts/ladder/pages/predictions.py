@@ -225,7 +225,6 @@ def context(predictor):
         },
         "tested_on": len(predictor.inputs["data"].array("test_labels.npy")),
         "votes": predictor.votes,
-        "rivals": SHOWN,
         "rebuilds": predictor.network.loss == "mse",
         "all_compared": predictor.compared == predictor.inputs["data"].metrics["train"],
     }

@@ -84,6 +84,7 @@ def _environment():
         "moment": moment,
         "rate": rate,
     }
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False}
     environment.globals |= {
         "script": script,
         "scripts_allowed": scripts_allowed,

@@ -3,6 +3,7 @@ there.
 """
 
 import pathlib
+import re
 import string
 from typing import Any
 
@@ -13,6 +14,8 @@ from ladder.store.versions import canonical
 from ladder.workflow.planning import PlannedArtifact, ancestry
 
 LEGIBLE = 200  # maximum characters of a change shown in words
+TABLE = re.compile(r"(?:table|integers) ([0-9a-f]{8})[0-9a-f]{8}")  # multipliers.identity
+FILES: dict[str, str] = {}  # identity of a table -> the file by which the configuration names it
 
 
 def why(artifact: PlannedArtifact, results: str | pathlib.Path = "results") -> str:
@@ -147,4 +150,7 @@ def _differences(old: dict[str, Any], new: dict[str, Any], stages: dict[str, str
 
 
 def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else canonical(value)
+    if not isinstance(value, str):
+        return canonical(value)
+    table = TABLE.fullmatch(value)
+    return FILES.get(value, f"a table ({table[1]})") if table else value

@@ -31,6 +31,7 @@ from ladder.workflow import (
     config,
     lists,
     network_files,
+    reasons,
     recipe,
     settings,
     values,
@@ -424,9 +425,11 @@ def _identity(key: str, resolved: Settings) -> str:
     try:
         if not resolved.multiplier_as_it_is:
             multipliers.check_reading(getattr(resolved, key))
-        return multipliers.identity(getattr(resolved, key))
+        identity = multipliers.identity(getattr(resolved, key))
     except UserError as error:
         raise UserError(f"config: {key}: {error}") from error
+    reasons.FILES[identity] = getattr(resolved, key)
+    return identity
 
 
 def _sha256(path: str) -> str:

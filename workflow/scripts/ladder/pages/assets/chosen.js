@@ -70,7 +70,7 @@ if (runsPage) (() => {
   const inWords = of => [FORMS.points(of.value, of.ends), " ", small(`${noteOf("points", of.ends)}, ${luck(of)}`)];
   function differences(names, files) {
     const reference = names.includes(state.reference) ? state.reference : names[0];
-    const pick = name => element("label", {className: "tick"}, element("input", {type: "radio", name: "reference", checked: name === reference, ariaLabel: `Compare with ${titleOf(name)}`,
+    const pick = name => element("label", {className: "tick"}, element("input", {type: "radio", className: "pick", name: "reference", checked: name === reference, ariaLabel: `Compare with ${titleOf(name)}`,
       onchange: () => change({reference: name, keepPage: true})}));
     const rows = names.map(name => {
       const column = scored(name), own = name === reference ? null : difference(name, reference, files);
@@ -88,7 +88,7 @@ if (runsPage) (() => {
   const DECIDES = {svm: "the decision values of the SVM’s pairs of classes", ridge: "the scores of kernel ridge regression", evaluate: "the networks’ probabilities"};
   function ensemble(names, reference, files) {
     const box = element("p", {});
-    box.append(button("Mean of their decisions", async () => { box.textContent = "Loading …"; box.textContent = await ensembleText(names, files); }));
+    box.append(button("Mean of their decisions", async () => { box.textContent = "Loading …"; box.textContent = await ensembleText(names, files); }, {className: "copies"}));
     return box;
   }
   async function ensembleText(names, files) {
@@ -140,10 +140,11 @@ if (runsPage) (() => {
     if (first) return `The first difference is in ${first.role}: ${first.own}.`;
     return "There is no difference in any stage.";
   }
+  const LONG = 160;   // letters of a setting, such as a list of runs
   function two(names, files) {
     const stages = stagesOf(names.map(name => files.get(name)));
     const settings = [...columns.values()].filter(column => column.kind === "setting").map(column => [column.title, ...names.map(name => column.text(runOf(name)) || "–")])
-      .filter(([, a, b]) => a !== b);
+      .filter(([, a, b]) => a !== b).map(row => row.map(text => text.length > LONG ? `${text.slice(0, LONG)} …` : text));
     const numbers = [...columns.values()].filter(column => column.kind === "number").map(column => {
       const [a, b] = names.map(name => column.value(runOf(name)));
       const change = a === null || b === null || a === b ? "" : column.form === "share" ? `${points(b - a, 2)} points` : a ? `${b / a > 10 ? `${general(b / a)}×` : percent(b / a - 1)}`.replace("-", "−") : "";
@@ -208,7 +209,7 @@ if (runsPage) (() => {
     return shown.length ? [part("Pictures that only one gets right", ...shown)] : [];
   }
 
-  const commandLine = text => element("p", {className: "line"}, element("code", {className: "command"}, text), " ", copyButton("Copy", () => text));
+  const commandLine = text => element("p", {className: "line"}, element("code", {className: "command"}, text), " ", copyButton("copy", () => text, {className: "copies"}));
   function commands(names) {
     const some = names.map(runOf), left = [...new Set(some.flatMap(runsPage.unsaid))].join(", ");
     const made = some.filter(run => columns.get("state").text(run) === "finished");

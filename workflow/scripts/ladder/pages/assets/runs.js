@@ -58,8 +58,11 @@ const runsPage = (() => {
     bytes: value => scaled(value, ["B", "kB", "MB", "GB"]),
     count: whole, setting: String, text: String,
   };
-  const noteOf = (form, ends) => ends ? ends.map(end => form === "share" ? fixed(100 * end, statistics.decimals(ends))
-    : FORMS[form](end, ends)).join(" to ") : "";
+  // The ends of an interval; nothing where both read the same.
+  const noteOf = (form, ends) => {
+    const texts = (ends ?? []).map(end => form === "share" ? fixed(100 * end, statistics.decimals(ends)) : FORMS[form](end, ends));
+    return texts[0] === texts[1] ? "" : texts.join(" to ");
+  };
   const moment = text => text.slice(0, 16).replace("T", " ");
   function columnOf(column) {
     const read = decoded(column.values);
@@ -168,11 +171,18 @@ const runsPage = (() => {
     if (!values.length) return {value: null, text: "", note: ""};
     const own = statistics.spread(values, data.t, ...bounds(column.form));
     const ends = values.length === 1 ? column.ends(some.find(run => column.value(run) !== null)) : own.ends;
-    return {value: own.mean, text: FORMS[column.form](own.mean, ends), note: noteOf(column.form, ends), ends, n: values.length};
+    const note = [noteOf(column.form, ends), ...values.length < some.length ? [`${values.length} of ${some.length} runs`] : []];
+    return {value: own.mean, text: FORMS[column.form](own.mean, ends), note: note.filter(Boolean).join(", "), ends, n: values.length};
   }
   const keyOf = keys => run => JSON.stringify(keys.map(key => columns.get(key).text(run)));
-  function groups(some) {
-    return [...statistics.grouped(some, keyOf(state.group))].map(([key, own]) => ({key, runs: own}));
+  // A run that two reports show counts once; data.again: such a run -> the first of its reports.
+  function distinct(some) {
+    const firsts = new Set();
+    return some.filter(run => !firsts.has(data.again[run] ?? run) && firsts.add(data.again[run] ?? run));
+  }
+  function groups(some) {   // in the order of their keys
+    const order = ([, [a]], [, [b]]) => state.group.reduce((before, key) => before || compare(columns.get(key).value(a), columns.get(key).value(b)), 0);
+    return [...statistics.grouped(distinct(some), keyOf(state.group))].sort(order).map(([key, own]) => ({key, runs: own}));
   }
   // The settings that differ within a group, such as the seed; runs of two groups are pairs if they agree in these.
   const varying = groups => [...columns.values()].filter(column => column.kind === "setting" && column.differs
@@ -191,7 +201,7 @@ const runsPage = (() => {
     const form = column.form === "share" ? "points" : column.form;
     const {mean, ends, n} = statistics.spread(differences, data.t, ...bounds(form));
     const luck = nearChance([...group.runs, ...reference.runs]) ? "both near chance" : !ends ? n > 1 ? `the same in ${n} pairs` : "one pair"
-      : `${noteOf(form, ends)}, ${n} pairs, ${ends[0] <= 0 && ends[1] >= 0 ? "could be luck" : "more than luck"}`;
+      : [noteOf(form, ends), `${n} pairs`, ends[0] <= 0 && ends[1] >= 0 ? "could be luck" : "more than luck"].filter(Boolean).join(", ");
     return {value: mean, text: FORMS[form](mean, ends), note: luck, ends};
   }
   function table(some) {
@@ -214,8 +224,9 @@ const runsPage = (() => {
       ]})),
     };
   }
-  function pivot(some) {
-    const [down, across, measured] = [state.rows, state.across, state.value || firstNumber()].map(key => columns.get(key));
+  function pivot(all) {
+    const [down, across, measured] = [state.rows, state.across, measuredKey()].map(key => columns.get(key));
+    const some = distinct(all.filter(run => measured.value(run) !== null));
     const texts = column => [...new Set(some.map(column.text))].sort(compare);
     const heads = [{...down, title: `${down.title} \\ ${across.title}`}, ...texts(across).map(text => ({key: `across ${text}`, title: text || "–", text: across.title, numeric: true}))];
     const cells = statistics.grouped(some, run => JSON.stringify([down.text(run), across.text(run)]));
@@ -227,7 +238,12 @@ const runsPage = (() => {
       }),
     ]}))};
   }
-  const firstNumber = () => state.columns.find(key => columns.get(key).kind === "number") ?? [...columns.values()].find(column => column.kind === "number")?.key;
+  // The number that is shown first and that one of the runs has which are left.
+  function firstNumber() {
+    const numbers = [...state.columns.map(key => columns.get(key)), ...columns.values()].filter(column => column.kind === "number");
+    return (numbers.find(column => filtered().some(run => column.value(run) !== null)) ?? numbers[0])?.key;
+  }
+  const measuredKey = () => state.value || firstNumber();   // in the cells of rows by columns
   const isPivot = () => Boolean(state.rows && state.across && firstNumber());
 
   // What is seen.
@@ -243,6 +259,8 @@ const runsPage = (() => {
     const range = [Math.min(...levels), Math.max(...levels)];
     node.tHead.replaceChildren(element("tr", {}, ...view.heads.map(headOf), ...(state.group.length && !isPivot() ? [element("th", {scope: "col"}, "reference")] : isPivot() ? [] : [element("th", {scope: "col"}, "make it again")])));
     node.tBodies[0].replaceChildren(...view.rows.slice(from, to).map(row => rowOf(row, range)));
+    place("none").hidden = view.rows.length > 0;
+    place("value").value = measuredKey() ?? "";
     node.classList.toggle("pivot", isPivot());
     place("filtered").textContent = some.length === runs.length ? `${whole(runs.length)} run${runs.length > 1 ? "s" : ""}` : `${whole(some.length)} of ${whole(runs.length)} runs`;
     place("range").textContent = view.rows.length > size ? `Rows ${whole(from + 1)} to ${whole(to)} of ${whole(view.rows.length)}` : "";
@@ -302,7 +320,7 @@ const runsPage = (() => {
       onerror: event => event.target.parentNode.remove()}));
     own.append(element("label", {className: "tick"}, tick));
     if (done && train) own.append(picture(`${train}${data.mark}.png`, "The strongest filters of the first layer"));
-    const multiplier = columns.get("test_multiplier")?.text(run);
+    const multiplier = ["test_multiplier", "multiplier"].map(key => columns.get(key)?.text(run)).find(name => name && name !== "same");
     if (data.multipliers.includes(multiplier)) own.append(picture(`${multiplier}${data.mark}.png`,
       `Errors of ${multiplier}: rows are the first operand from 1 to 2, columns the second; orange is too large, blue too small`));
     own.append(" ", address ? element("a", {href: address, title: version(run)}, title) : element("span", {title: version(run)}, title));
@@ -361,7 +379,7 @@ const runsPage = (() => {
         }}), " ", column.title)));
     }));
   }
-  const MENUS = {rows: ["–", column => column.kind !== "number"], across: ["–", column => column.kind !== "number"], value: ["–", column => column.kind === "number"],
+  const MENUS = {rows: ["–", column => column.kind !== "number"], across: ["–", column => column.kind !== "number"], value: [undefined, column => column.kind === "number"],
     x: ["–", column => column.numeric || column.kind !== "about" || column.key === "made"], y: ["–", column => column.kind === "number"], colour: ["none", column => column.differs]};
   function controls() {
     place("q").value = state.q;
@@ -398,5 +416,5 @@ const runsPage = (() => {
   const brush = some => { brushed = some ? new Set(some) : null; page = 0; show(); };
 
   return {data, place, columns, runs, state, change, version, show, brush, afterwards, FORMS, noteOf, points, percent, general,
-    command, listing, unsaid, csv, firstNumber, choose, meanCell, varying, view: () => view, filtered};
+    command, listing, unsaid, csv, firstNumber, choose, meanCell, varying, distinct, view: () => view, filtered};
 })();

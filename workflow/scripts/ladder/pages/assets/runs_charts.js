@@ -20,9 +20,9 @@ if (runsPage) (() => {
     const [x, y] = [columns.get(keyOf("x", "made")), columns.get(keyOf("y", runsPage.firstNumber()))];
     const differing = [...columns.values()].filter(column => column.kind === "setting" && column.differs);
     const colour = columns.get(keyOf("colour", (differing.find(column => new Set(some.map(column.text)).size <= COLOURS) ?? differing[0])?.key));
-    const own = some.filter(run => y.value(run) !== null && placeOf(x)(run) !== null && placeOf(x)(run) !== "");
+    const there = some.filter(run => y.value(run) !== null && placeOf(x)(run) !== null && placeOf(x)(run) !== "");
     // Lines go through the means of the runs with one value of a setting that is a number.
-    const can = x.kind === "setting" && x.numeric, joined = can && state.lines;
+    const can = x.kind === "setting" && x.numeric, joined = can && state.lines, own = joined ? runsPage.distinct(there) : there;
     const {colourOf, legend} = colour ? charts.colouring(own.map(colour.value), colour.numeric && !joined) : {colourOf: () => 1, legend: [[1, "runs"]]};
     const points = [];
     const series = legend.map(([number, name]) => {
@@ -41,7 +41,7 @@ if (runsPage) (() => {
   // How much of the vertical number each setting explains, over the runs that are left.
   const LEAST = 6;
   function importance(some, y) {
-    const own = some.filter(run => y.value(run) !== null);
+    const own = runsPage.distinct(some.filter(run => y.value(run) !== null));
     const shares = own.length < LEAST ? [] : [...columns.values()].filter(column => column.kind === "setting" && column.differs)
       .map(column => [column.title, statistics.explained(own.map(column.value), own.map(y.value))]).filter(([, share]) => share);
     return shares.sort(([, a], [, b]) => b - a);
@@ -58,13 +58,13 @@ if (runsPage) (() => {
   let drawn = null, before = {}, brushing = false;
   function chart(some) {
     const now = String([state.x, state.y, state.colour, state.lines, state.columns]);
-    if (brushing) return;
+    if (brushing || !runsPage.firstNumber()) return;   // trainings alone have no number
     if (some === before.some && now === before.now) return void menus(before.labels);
     const {own, labels, can, varying, ...description} = scatter(some);
     before = {some, now, labels};
     menus(labels);
     importances(own, labels.y);
-    place("chart-of-runs").hidden = runsPage.runs.length < 2;
+    place("chart-of-runs").hidden = runsPage.runs.filter(run => labels.y.value(run) !== null).length < 2;
     place("joining").hidden = !can;
     place("varying").textContent = own.length < 2 ? "Fewer than two of these runs have both numbers."
       : varying.length ? `Means over runs that differ in ${varying.map(column => column.title).join(", ")}.` : "";

@@ -3,7 +3,8 @@
 const statistics = (() => {
   const Z = 1.959963984540054;
   const mean = values => values.reduce((sum, value) => sum + value, 0) / values.length;
-  const deviation = (values, middle = mean(values)) => Math.sqrt(values.reduce((sum, value) => sum + (value - middle) ** 2, 0) / (values.length - 1));
+  const deviation = (values, middle) => values.every(value => value === values[0]) ? 0   // whatever the mean is rounded to
+    : Math.sqrt(values.reduce((sum, value) => sum + (value - middle) ** 2, 0) / (values.length - 1));
 
   // key -> the items with it, in their order.
   function grouped(items, keyOf) {

@@ -44,11 +44,9 @@ def _leader(dataset, scores):
         (run for own_key, run in scores if own_key == key),
         key=lambda run: (-run.numbers[key], run.about["made"], run.version),
     )
-    reported = {}  # the same weights, settings and score in another report are no other run
+    reported = {}
     for run in ranked:
-        own = {name: value for name, value in run.settings.items() if name not in OF_REPORTS}
-        scored = run.about["train"], run.numbers[key], repr(sorted(own.items()))
-        reported.setdefault(scored, run)
+        reported.setdefault(computed(run), run)
     first, *others = ranked = [*reported.values()]
     lower = [run for run in others if run.numbers[key] < first.numbers[key]]
     best = {
@@ -64,6 +62,13 @@ def _leader(dataset, scores):
     lead = intervals.words(difference(first, lower[0], key))
     apart_by = apart(first.settings, lower[0].settings)
     return {**best, "second": lower[0], "lead": lead, "apart": apart_by}
+
+
+def computed(run):
+    """The same for two reports of one run: its weights, its scores and all but OF_REPORTS."""
+    own = {name: value for name, value in run.settings.items() if name not in OF_REPORTS}
+    scores = [run.numbers.get(key) for key in WITH_INTERVAL]
+    return run.about.get("train") or run.version, repr((scores, sorted(own.items())))
 
 
 def apart(a, b):

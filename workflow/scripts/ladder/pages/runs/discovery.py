@@ -5,6 +5,7 @@ Nothing is run, and of a report only its manifest, its summary and the manifests
 are read.
 """
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -112,6 +113,7 @@ def runs(results, listed=(), given=None):
             run.numbers.update(
                 columns.of_multiplier(tables.get(name.rpartition(" ")[2], name), given or {})
             )
+    _name_multipliers(there.values())
     ordered = sorted(there.values(), key=lambda run: (run.about["made"], run.version), reverse=True)
     return [*ordered, *waiting]
 
@@ -142,6 +144,28 @@ def _tables(listed):
     return tables
 
 
+def _name_multipliers(runs):
+    """As config.yaml has them: 'mine.npy (63234778)' becomes 'mine.npy' where no run has another
+    table of this name, and a test_multiplier that is the run's multiplier 'same'.
+    """
+    keys = ("multiplier", "test_multiplier")
+    named = [
+        (run.settings, key)
+        for run in runs
+        for key in keys
+        if isinstance(run.settings.get(key), str)
+    ]
+    names = {settings[key] for settings, key in named}
+    files = collections.Counter(name.rpartition(" (")[0] for name in names)
+    for settings, key in named:
+        file = settings[key].rpartition(" (")[0]
+        if file and files[file] == 1:
+            settings[key] = file
+    for settings in (run.settings for run in runs):
+        if settings.get("test_multiplier", ...) == settings.get("multiplier"):
+            settings["test_multiplier"] = "same"
+
+
 class _Kept:
     """The rows of reports, kept in results/runs/rows.json: a report stays as it is, so its row is
     made once, and again where its manifest or the program that makes rows is another one, or
@@ -166,7 +190,8 @@ class _Kept:
         if stamp is not None:
             self._now[version] = row
         own = {name: row[name] for name in KEPT}
-        own |= {"about": {**row["about"], "run": version}, "numbers": dict(row["numbers"])}
+        own |= {"about": {**row["about"], "run": version}}
+        own |= {key: dict(row[key]) for key in ("numbers", "settings")}
         return Run(**own, results=self._store.results)
 
     def write(self):
@@ -259,7 +284,7 @@ def _waiting(listed, used):
     reason = listed["reason"]
     state = "pruned" if reason.startswith(PRUNED) else "not possible" if reason else "listed"
     if pathlib.Path(listed["weights"] or "").name in used:
-        reason = "trained for another report; `snakemake runs` makes its row"
+        reason = "trained for another report; snakemake runs makes its row"
     version = pathlib.Path(listed["report"]).name if listed["report"] else ""
     about = {"run": version, "made": "", "state": state, "reason": reason, "tags": []}
     return Run(_listed_about(about, listed), listed["settings"])

@@ -3,7 +3,6 @@
 import collections
 import json
 
-import markupsafe
 import scipy.special
 
 from ladder import progress
@@ -62,11 +61,8 @@ def page(runs, defaults, entry=dict, files=()):
     entry: the function of Run.written that returns the overrides by which an entry of the list
     `runs` is the same run; files: the names of those in results/.
     """
-    shown = {**context(runs, defaults, entry), "pages": PAGES, "files": files}
-    data = json.dumps(shown.pop("data"), separators=(",", ":"), ensure_ascii=False)
-    for letter in "<>&'":  # what would end a script
-        data = data.replace(letter, f"\\u{ord(letter):04x}")
-    return templates.render("runs.html", {**shown, "data": markupsafe.Markup(data)})
+    shown = context(runs, defaults, entry)
+    return templates.render("runs.html", {**shown, "pages": PAGES, "files": files})
 
 
 def context(runs, defaults, entry):
@@ -90,6 +86,7 @@ def context(runs, defaults, entry):
             "listed": LISTED,
             "decided": DECIDED,
             "mark": single.mark(),
+            "again": _again(runs),
             "multipliers": _multipliers(runs),
             "unsaid": coded([run.unsaid for run in runs]),
             "entries": {key: coded(values) for key, values in _entries(runs, entry).items()},
@@ -134,9 +131,19 @@ def _column(key, kind, shape, values):
     return {"key": key, "kind": kind, **shape._asdict(), "values": values}
 
 
+def _again(runs):
+    """Number of a run that another report shows too -> that of the first such report."""
+    keys = [best.computed(run) for run in runs]
+    firsts = {}
+    for number, key in enumerate(keys):
+        firsts.setdefault(key, number)
+    return {number: firsts[key] for number, key in enumerate(keys) if firsts[key] != number}
+
+
 def _multipliers(runs):
     """The inexact multipliers by a formula that a run was tested with, which have a picture."""
-    used = [run.settings.get("test_multiplier") for run in runs]
+    both = [map(run.settings.get, ("multiplier", "test_multiplier")) for run in runs]
+    used = [own if tested in (None, "same") else tested for own, tested in both]
     return [name for name in multipliers.MULTIPLIERS if name != "exact" and name in used]
 
 
@@ -217,10 +224,8 @@ def _departing(leader, defaults):
     leaves to the machine or the run, `auto`, does not.
     """
     usual = {key: templates.setting(value) for key, value in defaults.items() if value != "auto"}
-    settings = dict(leader["run"].settings)
-    if settings.get("test_multiplier") == settings.get("multiplier"):
-        settings.pop("test_multiplier", None)  # as `same` has it
-    texts = {key: templates.setting(value) for key, value in sorted(settings.items())}
+    settings = sorted(leader["run"].settings.items())
+    texts = {key: templates.setting(value) for key, value in settings}
     departs = {
         key: text
         for key, text in texts.items()

@@ -14,7 +14,7 @@ import numpy as np
 
 from ladder.errors import UserError
 from ladder.network import networks, weights
-from ladder.pages import facts, figures, roles
+from ladder.pages import facts, figures, reproduce, roles
 from ladder.pages.runs import answers as run_answers
 from ladder.pages.runs import discovery
 from ladder.pages.sections import pictures
@@ -108,11 +108,14 @@ def packed(values, kind):
 
 def _data(run, inputs, answers, wrong):
     summary = run.summary or {}
+    used = reproduce.multipliers_of(inputs)
+    named = {key: run.settings.get(key, "same") for key in used}
+    tables = {name: named[key] for key, name in used.items() if named[key] != "same"}
     return {
         "run": run.version,
         "curves": _curves(summary, inputs),
         "answers": answers and _answers(answers, wrong),
-        "stages": [_stage(role, inputs[role]) for role in roles.in_order(inputs)],
+        "stages": [_stage(role, inputs[role], tables) for role in roles.in_order(inputs)],
         "weights": _weights(inputs),
     }
 
@@ -163,8 +166,10 @@ def _decisions(run, answers):
     return _script("decisions", {"run": run.version, **(decided or {}), "values": values})
 
 
-def _stage(role, artifact):
-    """A stage with all that two runs can differ in."""
+def _stage(role, artifact, tables):
+    """A stage with all that two runs can differ in; tables: identity of a multiplier -> its name in
+    the settings of the run.
+    """
     manifest = artifact.manifest
     names = lineage.KEYS.get(manifest["spec"]["stage"], {})
     machine = {MACHINE.get(key, key): value for key, value in manifest["machine"].items()}
@@ -172,7 +177,7 @@ def _stage(role, artifact):
         "role": roles.title(role),
         "version": artifact.version,
         "settings": {
-            names.get(key, key): value
+            names.get(key, key): tables.get(value, value) if key == "multiplier" else value
             for key, value in manifest["spec"]["params"].items()
             if key not in lineage.DERIVED
         },

@@ -114,14 +114,14 @@ use rule stage as initialize_weights with:
         options=options(file="initial_weights"),
 
 
-# The networks, then their features before what is computed from them: these take longest, and what is short fills all cores to the
-# end.
+# The networks, then their features and the map before what else is computed from them: these take longest, and what is short fills
+# all cores to the end.
 use rule stage as fit_patches with:
     input:
         parents("normalized", "initial"),
     pathvars:
         stage="patches",
-    priority: 2
+    priority: 3
     params:
         options=options("data_residency", "plan"),
 
@@ -131,6 +131,7 @@ use rule stage as train_network with:
         parents("normalized", "initial", "patches", "data"),
     pathvars:
         stage="train",
+    priority: 3
     params:
         options=training_options,
 
@@ -153,7 +154,7 @@ use rule stage as extract_features with:
         parents("normalized", "weights"),
     pathvars:
         stage="features",
-    priority: 1
+    priority: 2
     params:
         options=options("data_residency", "plan", multiplier="test_multiplier"),
 
@@ -194,6 +195,7 @@ use rule stage as map_features with:
         parents("features"),
     pathvars:
         stage="map",
+    priority: 1
 
 
 use rule stage as fit_svm with:

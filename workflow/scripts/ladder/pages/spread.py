@@ -35,11 +35,7 @@ class Spread:
             return None
         from scipy.special import stdtrit  # here, because it takes a quarter of a second
 
-        reach = (
-            stdtrit(self.n - 1, (1 + CONFIDENCE) / 2)
-            * self.deviation
-            / math.sqrt(self.n)
-        )
+        reach = stdtrit(self.n - 1, (1 + CONFIDENCE) / 2) * self.deviation / math.sqrt(self.n)
         least, most = self.within
         return max(least, self.mean - float(reach)), min(most, self.mean + float(reach))
 

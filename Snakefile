@@ -114,14 +114,13 @@ use rule stage as initialize_weights with:
         options=options(file="initial_weights"),
 
 
-# The networks, then their features and the map before what else is computed from them: these take longest, and what is short fills
-# all cores to the end.
+# What takes long, and what other stages wait for, has a priority: what is short fills all cores to the end.
 use rule stage as fit_patches with:
     input:
         parents("normalized", "initial"),
     pathvars:
         stage="patches",
-    priority: 3
+    priority: 2
     params:
         options=options("data_residency", "plan"),
 
@@ -131,7 +130,7 @@ use rule stage as train_network with:
         parents("normalized", "initial", "patches", "data"),
     pathvars:
         stage="train",
-    priority: 3
+    priority: 1
     params:
         options=training_options,
 

@@ -54,9 +54,7 @@ class Command:
     @functools.cached_property
     def options(self) -> argparse.Namespace:
         """The words as Snakemake reads them; `targets` are all those that it takes for one."""
-        from snakemake import cli  # here, because it takes a second
-
-        read: argparse.Namespace = cli.get_argument_parser().parse_known_args(self.words)[0]
+        read: argparse.Namespace = parser().parse_known_args(self.words)[0]
         return read
 
     @property
@@ -77,6 +75,15 @@ class Command:
     @property
     def has_settings(self) -> bool:
         return bool(self.options.config or self.options.configfile)
+
+
+@functools.cache
+def parser() -> argparse.ArgumentParser:
+    """That of Snakemake's command line."""
+    from snakemake import cli  # here, because it takes a second
+
+    read: argparse.ArgumentParser = cli.get_argument_parser()
+    return read
 
 
 def begin(cores: Callable[[], int]) -> Command:

@@ -9,18 +9,18 @@ import count_tokens
 from ladder.sources import SCRIPTS
 
 BUDGET = {
-    "scripts": 11674,
-    "ladder": 1607,
-    "arithmetic": 11927,
-    "classifiers": 11715,
+    "scripts": 11667,
+    "ladder": 1618,
+    "arithmetic": 11950,
+    "classifiers": 11777,
     "data": 18711,
     "demo": 3045,
     "executors": 57662,
     "export": 8785,
-    "features": 8821,
-    "machine": 4601,
+    "features": 9581,
+    "machine": 4617,
     "network": 8254,
-    "pages": 42957,
+    "pages": 42980,
     "rungs": 41601,
     "store": 8995,
     "training": 6764,
@@ -28,12 +28,12 @@ BUDGET = {
     "stage": 1610,
     "tools": 5088,
     "verify": 5111,
-    "workflow": 37191,
+    "workflow": 37265,
     # a package of its own, where Snakemake looks for it
     "snakemake_logger_plugin_ladder": 599,
     "package": 263,
     "benchmarks": 54265,
-    "tests": 446045,
+    "tests": 446996,
     # with its tests
     "emulator": 48641,
 }

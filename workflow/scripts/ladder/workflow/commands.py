@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 from ladder import caller
 from ladder.errors import UserError, excerpt
@@ -78,12 +79,11 @@ class Command:
 
 
 @functools.cache
-def parser() -> argparse.ArgumentParser:
+def parser() -> Any:
     """That of Snakemake's command line."""
     from snakemake import cli  # here, because it takes a second
 
-    read: argparse.ArgumentParser = cli.get_argument_parser()
-    return read
+    return cli.get_argument_parser()
 
 
 def begin(cores: Callable[[], int]) -> Command:

@@ -750,10 +750,11 @@ class Resources(Section):
     heading = "How this machine runs it", "Never part of a version"
 
     threads: Literal["all"] | Annotated[int, Field(ge=1, le=1024), INTEGER] = "all"
-    """CPU threads of every stage; `all` is all that this process may use, and half of them, but for
-    the training, where the images are few, or not many and no network is trained: two stages then
-    run at a time by `--cores 2` or more. It does not depend on `--cores`. Results are the same
-    bytes for any number on one kind of CPU; not part of a version.
+    """CPU threads of every stage; `all` is all that this process may use, and half of them where
+    the images are few, or not many and no network is trained: two stages then run at a time by
+    `--cores 2` or more. A training that takes longer than some seconds has all of them. It does not
+    depend on `--cores`. Results are the same bytes for any number on one kind of CPU; not part of a
+    version.
     """
     data_residency: Literal["auto", "device", "host"] = "auto"
     """Where a GPU rung keeps the images: `device` in GPU memory, `host` in main memory, streamed

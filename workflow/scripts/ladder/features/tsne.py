@@ -7,7 +7,7 @@ y_j|^2) and Z their sum, are those of the points, p_ij: the gradient of sum p_ij
     4 sum_j (p_ij - q_ij) z_ij (y_i - y_j)
 
 Momentum, gains, the early exaggeration of p and the step's length are those of scikit-learn. For
-some thousand points all pairs take less time than the trees of its TSNE, and end no worse sooner.
+some thousand points all pairs take less time than the trees of its TSNE.
 """
 
 import numpy as np

@@ -114,8 +114,7 @@ use rule stage as initialize_weights with:
         options=options(file="initial_weights"),
 
 
-# The networks, then their features before what is computed from them: these take longest, and what is short fills all cores to the
-# end.
+# What takes long, and what other stages wait for, has a priority: what is short fills all cores to the end.
 use rule stage as fit_patches with:
     input:
         parents("normalized", "initial"),
@@ -131,6 +130,7 @@ use rule stage as train_network with:
         parents("normalized", "initial", "patches", "data"),
     pathvars:
         stage="train",
+    priority: 1
     params:
         options=training_options,
 
@@ -153,7 +153,7 @@ use rule stage as extract_features with:
         parents("normalized", "weights"),
     pathvars:
         stage="features",
-    priority: 1
+    priority: 2
     params:
         options=options("data_residency", "plan", multiplier="test_multiplier"),
 
@@ -194,6 +194,7 @@ use rule stage as map_features with:
         parents("features"),
     pathvars:
         stage="map",
+    priority: 1
 
 
 use rule stage as fit_svm with:

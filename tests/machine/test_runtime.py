@@ -1,5 +1,6 @@
 """Tests for runtime.py: the threads of BLAS."""
 
+import subprocess
 import sys
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import threadpoolctl
 
 from ladder.machine import runtime
+from ladder.sources import SCRIPTS
 
 
 def blas_threads():
@@ -31,3 +33,19 @@ def test_a_library_is_found_once_its_module_is_imported(monkeypatch):
     assert runtime.thread_pools() is before
     monkeypatch.setitem(sys.modules, "a_module_with_a_library", None)
     assert runtime.thread_pools() is not before
+
+
+def test_blas_that_is_loaded_after_the_threads_are_set_has_one_too():
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from ladder.machine import runtime; runtime.set_threads(2)\n"
+        "import scipy.linalg, threadpoolctl\n"
+        "print({pool['num_threads'] for pool in threadpoolctl.threadpool_info()})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(SCRIPTS)],
+        capture_output=True,
+        text=True,
+        env={"OMP_NUM_THREADS": "2", "PATH": ""},
+    )
+    assert done.stdout == "{1}\n", done.stderr

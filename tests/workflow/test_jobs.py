@@ -277,13 +277,18 @@ def test_the_page_of_runs_needs_the_report_of_each_run_that_is_listed():
     assert {f"{row[key]}/manifest.json" for row in rows for key in ("report", "weights")} == read
 
 
-@pytest.mark.parametrize("dataset, threads", [("digits", 3), ("cifar10", 7)])
-def test_two_stages_on_few_images_share_all_threads(monkeypatch, dataset, threads):
+@pytest.mark.parametrize(
+    "dataset, epochs, trains, threads",
+    [("digits", 1, 3, 3), ("digits", 1000, 7, 3), ("cifar10", 1, 7, 7)],
+)
+def test_stages_on_few_images_and_short_trainings_share_all_threads(
+    monkeypatch, dataset, epochs, trains, threads
+):
     monkeypatch.setattr(jobs.runtime, "available_cores", lambda: 7)
-    plan = plans.load({**RAW, "dataset": dataset, "threads": "all"})
+    plan = plans.load({**RAW, "dataset": dataset, "epochs": epochs, "threads": "all"})
     made = jobs_of(plan)
     found = [made.threads(plan.chain[role].version) for role in ("train", "normalized", "report")]
-    assert found == [7, threads, 1]
+    assert found == [trains, threads, 1]
 
 
 @pytest.mark.parametrize("dataset, threads", [("mnist", 3), ("cifar10", 7)])

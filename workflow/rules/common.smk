@@ -5,13 +5,13 @@ import atexit
 import json
 import logging
 import os
+import pathlib
 import shlex
-import subprocess
 import sys
 
 import ladder
 
-from ladder import caller
+from ladder import caller, progress
 from ladder.stage import command
 from ladder.errors import UserError
 from ladder.machine import readers
@@ -222,9 +222,13 @@ def check_targets():
 def finish():
     notices.update_all(CHAIN, COMMAND.has_settings)
     if "gc" in COMMAND.words or copies.is_runs_page_older("results"):
-        subprocess.run(
-            shlex.split(with_configuration("make_runs", "logs/runs.json")), check=False
-        )
+        from tools import make_runs  # here, because most commands do without
+
+        progress.start_logging()
+        try:
+            make_runs.write(plans.load(CONFIG), pathlib.Path("results"))
+        except UserError as error:
+            say(error)
 
 
 def say_pages():

@@ -51,7 +51,7 @@ rule runs:
     message:
         "results/runs.html: every run in results/ and of the list"
     shell:
-        "{params.command} --say | tee {log:q}"
+        "{params.command} | tee {log:q}"
 
 
 rule predictions:

@@ -25,18 +25,23 @@ def main():
     arguments = parse()
     progress.start_logging()
     plan = plans.load(json.loads(arguments.config_file.read_text("utf-8")))
+    count = write(plan, arguments.results, every=True)
+    print(f"results/runs.html: {count} run{'s' if count != 1 else ''}")
+
+
+def write(plan, results, every=False):
+    """Write the pages of a plan's runs into the folder `results`; returns how many runs there are.
+    every: with files of each run, not of the newest alone. Raises UserError for a file that cannot
+    be written.
+    """
     rows = listed.rows(plan.listed)
-    runs = [
-        *map(as_keys, discovery.runs(arguments.results, rows, plan.run.settings.multiplier_costs))
-    ]
+    runs = [*map(as_keys, discovery.runs(results, rows, plan.run.settings.multiplier_costs))]
     try:
-        most = len(runs) if arguments.say else page.NEW
-        page.write(runs, arguments.results, defaults(), entry, most)
-        successors.write(arguments.results)
+        page.write(runs, results, defaults(), entry, len(runs) if every else page.NEW)
+        successors.write(results)
     except OSError as error:
         raise UserError(f"cannot write {error.filename}: {error.strerror}") from error
-    if arguments.say:
-        print(f"results/runs.html: {len(runs)} run{'s' if len(runs) != 1 else ''}")
+    return len(runs)
 
 
 def defaults():
@@ -82,11 +87,6 @@ def entry(written):
 def parse():
     parser = command.parser(__doc__, of_configuration=True)
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results"))
-    parser.add_argument(
-        "--say",
-        action="store_true",
-        help="make the files of all runs, and print how many there are",
-    )
     return parser.parse_args()
 
 

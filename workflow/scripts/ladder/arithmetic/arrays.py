@@ -12,7 +12,6 @@ import functools
 import os
 
 import numpy as np
-import scipy.linalg
 
 from ladder.arithmetic import lapack, matmul
 from ladder.errors import RunFailed, UserError, one_line
@@ -75,16 +74,20 @@ class NumPy:
         """Lower factor of a symmetric positive definite matrix, which may be overwritten; raises
         RunFailed for any other.
         """
+        from scipy.linalg import cholesky  # here, because it takes a third of a second
+
         try:
             # LAPACK factors columns in place, and copies an array of rows; a symmetric matrix is
             # both.
-            return scipy.linalg.cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
+            return cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError as error:
             raise RunFailed(NOT_POSITIVE) from error
 
     def solve_triangular(self, factor, values, transposed=False):
         """x with factor x = values, for a lower triangular factor, or for its transpose."""
-        return scipy.linalg.solve_triangular(
+        from scipy.linalg import solve_triangular
+
+        return solve_triangular(
             factor, values, lower=True, trans=int(transposed), check_finite=False
         )
 

@@ -7,7 +7,6 @@ The routines are the same, SciPy's, at the addresses that scipy.linalg.cython_la
 import ctypes
 
 import numpy as np
-from scipy.linalg import cython_lapack
 
 
 def largest_eigenvectors(matrix, count):
@@ -55,13 +54,13 @@ def largest_eigenvectors(matrix, count):
 
 def inverse_of_factor(lower):
     """L^-1, lower triangular, of a symmetric positive definite L L', in place of its lower half
-    (n, n) float64, C-contiguous with zeros above the diagonal.
+    (n, n) float32 or float64, C-contiguous with zeros above the diagonal.
 
     Raises numpy.linalg.LinAlgError if the matrix is not positive definite.
     """
-    size = _int(len(lower))
-    _call("dpotrf", b"U", size, lower.ctypes, size)  # LAPACK sees it transposed
-    _call("dtrtri", b"U", b"N", size, lower.ctypes, size)
+    size, kind = _int(len(lower)), {np.float32: "s", np.float64: "d"}[lower.dtype.type]
+    _call(f"{kind}potrf", b"U", size, lower.ctypes, size)  # LAPACK sees it transposed
+    _call(f"{kind}trtri", b"U", b"N", size, lower.ctypes, size)
     return lower
 
 
@@ -69,6 +68,8 @@ def _call(name, *arguments):
     """Call a LAPACK routine without holding Python's lock. Arguments are passed by address, in the
     order of the LAPACK Users' Guide, without INFO.
     """
+    from scipy.linalg import cython_lapack  # here, because it takes a third of a second
+
     capsule, python, failed = cython_lapack.__pyx_capi__[name], ctypes.pythonapi, ctypes.c_int()
     python.PyCapsule_GetName.restype, python.PyCapsule_GetName.argtypes = (
         ctypes.c_char_p,

@@ -126,29 +126,38 @@ def _fit(known, between, labels, targets, scaled):
     """The _Fit with the least log loss of rows (n, D) that are left out, the first of equals;
     between: their distances; labels, targets: those of the rows, and perhaps of more.
     """
-    fits, labels, targets = [], labels[: len(known)], targets[: len(known)]
-    for width in WIDTHS:
+    labels, targets = labels[: len(known)], targets[: len(known)]
+
+    def values(width):
         kernel = dataclasses.replace(scaled, gamma=width * scaled.gamma)
-        values = np.tril(kernel.of_distances(between)).astype(np.float64)
-        np.fill_diagonal(values, kernel.own(known))
-        for strength in STRENGTHS:
-            coefficients, diagonal = _solve(values, strength, targets)
-            fit = _Fit(width, strength, kernel, coefficients)
-            if len(labels) == targets.shape[1]:
-                return fit
-            scores = targets - coefficients / diagonal[:, None]
-            loss = -metrics.log_softmax(SHARPNESS * scores)[np.arange(len(labels)), labels].mean()
-            fits.append((float(loss), len(fits), fit))
-    return min(fits)[2]
+        lower = np.tril(kernel.of_distances(between))
+        np.fill_diagonal(lower, kernel.own(known))
+        return kernel, lower
+
+    def loss(lower, strength):
+        coefficients, diagonal = _solve(lower, strength, targets)
+        scores = targets - coefficients / diagonal[:, None]
+        return -metrics.log_softmax(SHARPNESS * scores)[np.arange(len(labels)), labels].mean()
+
+    width, strength = WIDTHS[0], STRENGTHS[0]
+    if len(labels) > targets.shape[1]:
+        # in float32, which takes half of the time and chooses as float64 does
+        losses = {}
+        for each in WIDTHS:
+            _, lower = values(each)
+            losses |= {(each, strength): loss(lower, strength) for strength in STRENGTHS}
+        width, strength = min(losses, key=losses.get)
+    kernel, lower = values(width)
+    return _Fit(width, strength, kernel, _solve(lower.astype(np.float64), strength, targets)[0])
 
 
 def _solve(values, strength, targets):
     """(G^-1 targets (n, k), the diagonal (n,) of G^-1) of the positive definite G = values +
-    strength I = L L', float64; values: the lower half, zeros above.
+    strength I = L L', float32 or float64; values: the lower half, zeros above.
     """
     lower = values.copy()
     lower.flat[:: len(lower) + 1] += strength
     lapack.inverse_of_factor(lower)
     # lower is L^-1, and G^-1 is L^-T L^-1: an element of its diagonal is the squared norm of a
     # column of L^-1.
-    return lower.T @ (lower @ targets), np.einsum("ij,ij->j", lower, lower)
+    return lower.T @ (lower @ targets.astype(lower.dtype)), np.einsum("ij,ij->j", lower, lower)

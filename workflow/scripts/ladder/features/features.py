@@ -27,7 +27,7 @@ from ladder import progress
 from ladder.arithmetic import randomness
 from ladder.arithmetic.arrays import NumPy
 from ladder.arithmetic.lazy_rows import forget
-from ladder.features import pca, polarities
+from ladder.features import pca
 from ladder.machine import compiling
 from ladder.store import artifacts
 
@@ -97,6 +97,8 @@ class FeatureTransform:
     def flat(self, values, library=ON_CPU):
         """float32 (N, D) of activations (N, H, W, C): all operations before the flip."""
         if self.threshold is not None and self.grid:
+            from ladder.features import polarities  # here, because of Numba
+
             scaled = None if self.channel_mean is None else (self.channel_mean, self.channel_scale)
             return polarities.average(
                 values, scaled, self.threshold, self.max_pool, self.grid, library
@@ -299,6 +301,8 @@ def fit_channels(encoder, images, transform):
     """The transform with mean and scale of every channel, fitted to the activations of these
     images.
     """
+    from ladder.features import polarities  # here, because of Numba
+
     moments = count = 0
     with progress.bar(total=len(images), label="statistics of the channels", unit=" images") as bar:
         for start in range(0, len(images), ROWS):

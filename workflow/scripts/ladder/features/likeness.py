@@ -8,7 +8,6 @@ compared with is taken.
 """
 
 import numpy as np
-from sklearn.cluster import KMeans
 
 from ladder.arithmetic import matmul
 from ladder.errors import NOT_FINITE, RunFailed
@@ -114,6 +113,8 @@ def centres(vectors, count, seed):
     """Centres (count, D) of unit vectors (N, D) by k-means, the largest cluster first;
     bit-identical for any number of threads.
     """
+    from sklearn.cluster import KMeans  # here, because it takes a second
+
     with runtime.thread_pools().limit(limits=1):
         fitted = KMeans(count, n_init=STARTS, random_state=seed).fit(vectors)
     sizes = np.bincount(fitted.labels_, minlength=count)

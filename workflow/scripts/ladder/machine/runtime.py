@@ -56,6 +56,8 @@ def set_threads(count: int) -> None:
     BLAS splits a product by threads, which changes its last digits. So products are cut into pieces
     of fixed size (arithmetic/matmul.py and the executors), and the pieces are spread over threads.
     """
+    # of libraries that are loaded later
+    os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": str(count)}
     thread_pools().limit(limits={"blas": 1, "openmp": count})
 
 

@@ -10,8 +10,6 @@ import dataclasses
 import math
 import statistics
 
-import scipy.special
-
 CONFIDENCE = 0.95
 # the smallest and the largest possible mean
 ANY, SHARES, DIFFERENCES = (-math.inf, math.inf), (0.0, 1.0), (-1.0, 1.0)
@@ -35,11 +33,9 @@ class Spread:
         """
         if not self.deviation:
             return None
-        reach = (
-            scipy.special.stdtrit(self.n - 1, (1 + CONFIDENCE) / 2)
-            * self.deviation
-            / math.sqrt(self.n)
-        )
+        from scipy.special import stdtrit  # here, because it takes a quarter of a second
+
+        reach = stdtrit(self.n - 1, (1 + CONFIDENCE) / 2) * self.deviation / math.sqrt(self.n)
         least, most = self.within
         return max(least, self.mean - float(reach)), min(most, self.mean + float(reach))
 

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 from ladder import caller
 from ladder.errors import UserError, excerpt
@@ -54,9 +55,7 @@ class Command:
     @functools.cached_property
     def options(self) -> argparse.Namespace:
         """The words as Snakemake reads them; `targets` are all those that it takes for one."""
-        from snakemake import cli  # here, because it takes a second
-
-        read: argparse.Namespace = cli.get_argument_parser().parse_known_args(self.words)[0]
+        read: argparse.Namespace = parser().parse_known_args(self.words)[0]
         return read
 
     @property
@@ -77,6 +76,14 @@ class Command:
     @property
     def has_settings(self) -> bool:
         return bool(self.options.config or self.options.configfile)
+
+
+@functools.cache
+def parser() -> Any:
+    """That of Snakemake's command line."""
+    from snakemake import cli  # here, because it takes a second
+
+    return cli.get_argument_parser()
 
 
 def begin(cores: Callable[[], int]) -> Command:

@@ -17,6 +17,7 @@ from ladder.classifiers import backends
 from ladder.data import listing
 from ladder.errors import UserError
 from ladder.machine import requirements, runtime
+from ladder.network import networks
 from ladder.rungs import catalog
 from ladder.store import lineage, manifests, shorter
 from ladder.store.versions import canonical
@@ -33,6 +34,9 @@ Input = tuple[str, bool]
 # stage is mostly one thread's work; on medium data only where no network is trained, so that all
 # but the first stages have another one beside them.
 SMALL_DATA, MEDIUM_DATA = 2**24, 2**27
+# A training on small data too, of up to so many multiply-adds of forward passes, some five seconds
+# of a core: longer ones outlast all that could run beside them.
+SHORT_TRAINING = 2**37
 
 
 _planned: set[str] = set()  # versions that a rule of this process makes
@@ -302,14 +306,18 @@ class Jobs:
         """CPU threads of a job: the configuration's, not --cores, which limits the jobs that run at
         once; 1 for a mere page; half of `all` where two jobs at a time are done sooner.
         """
-        stage = self.plan.artifacts[version].stage if version else ""
-        if version and STAGES[stage].anywhere:
+        artifact = self.plan.artifacts[version] if version else None
+        if artifact and STAGES[artifact.stage].anywhere:
             return 1
         run = self.plan.runs.get(version or "", self.plan.run)
         trains = any(artifact.stage == "train" for artifact in self.chain.values())
         facts, most = run.facts, SMALL_DATA if trains else MEDIUM_DATA
         numbers = (facts.train + facts.test + facts.unlabelled) * math.prod(facts.shape)
-        halves = run.given.threads == "all" and stage != "train" and numbers <= most
+        halves = run.given.threads == "all" and numbers <= most
+        if artifact and artifact.stage == "train":
+            params = artifact.spec["params"]
+            macs = sum(layer.macs for layer in networks.from_params(params).layers)
+            halves &= macs * facts.train * params["epochs"] <= SHORT_TRAINING
         threads = int(run.settings.threads)
         return max(1, threads // 2) if halves else threads
 

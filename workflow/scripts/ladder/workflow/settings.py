@@ -33,7 +33,8 @@ from ladder.workflow.values import (
 )
 
 PATH = Field(min_length=1, max_length=4096)
-DOCUMENTED = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+# The text below a key is its description: docs/generate.py reads it, not pydantic at every start.
+CLOSED = ConfigDict(extra="forbid")
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1), INTEGER]
 Side = Annotated[int, Field(ge=4, le=512), INTEGER]  # of an image
 FilterSide = Annotated[int, Field(ge=1, le=128), INTEGER]
@@ -177,7 +178,7 @@ def _bounded(targets: list[Target]) -> list[Target]:
 
 @with_config(
     ConfigDict(
-        **DOCUMENTED,
+        **CLOSED,
         json_schema_extra={
             "expected": "a section with keys: and perhaps strategy, budget, metric, validation, seed, prune, tag"
         },
@@ -218,7 +219,7 @@ class Search(TypedDict, total=False):
 class Section(BaseModel):
     """Keys under one heading."""
 
-    model_config = ConfigDict(frozen=True, validate_default=True, defer_build=True, **DOCUMENTED)
+    model_config = ConfigDict(frozen=True, validate_default=True, defer_build=True, **CLOSED)
     heading: ClassVar[tuple[str, str]]  # of docs/configuration.md, and below it
 
 
@@ -749,10 +750,11 @@ class Resources(Section):
     heading = "How this machine runs it", "Never part of a version"
 
     threads: Literal["all"] | Annotated[int, Field(ge=1, le=1024), INTEGER] = "all"
-    """CPU threads of every stage; `all` is all that this process may use, and half of them, but for
-    the training, where the images are few, or not many and no network is trained: two stages then
-    run at a time by `--cores 2` or more. It does not depend on `--cores`. Results are the same
-    bytes for any number on one kind of CPU; not part of a version.
+    """CPU threads of every stage; `all` is all that this process may use, and half of them where
+    the images are few, or not many and no network is trained: two stages then run at a time by
+    `--cores 2` or more. A training that takes longer than some seconds has all of them. It does not
+    depend on `--cores`. Results are the same bytes for any number on one kind of CPU; not part of a
+    version.
     """
     data_residency: Literal["auto", "device", "host"] = "auto"
     """Where a GPU rung keeps the images: `device` in GPU memory, `host` in main memory, streamed

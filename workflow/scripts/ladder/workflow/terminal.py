@@ -15,7 +15,7 @@ from typing import NoReturn
 from ladder import caller
 from ladder.errors import UserError
 from ladder.stage import command
-from ladder.workflow import config
+from ladder.workflow import commands, config
 from ladder.workflow.commands import KNOWN, Command
 from ladder.workflow.stages import COPIES, LISTED
 
@@ -62,7 +62,7 @@ def check_options(words: Iterable[str]) -> None:
     """Raise UserError where Snakemake would answer with a traceback, or with all its options."""
     from snakemake import cli, exceptions
 
-    parser = cli.get_argument_parser()
+    parser = commands.parser()
     parser.error = _refuse
     try:
         read = parser.parse_args(list(words))

@@ -3,7 +3,6 @@
 import collections
 import json
 
-import scipy.special
 
 from ladder import progress
 from ladder.arithmetic import multipliers
@@ -90,9 +89,18 @@ def context(runs, defaults, entry):
             "multipliers": _multipliers(runs),
             "unsaid": coded([run.unsaid for run in runs]),
             "entries": {key: coded(values) for key, values in _entries(runs, entry).items()},
-            "t": [round(float(scipy.special.stdtrit(n, 0.975)), 6) for n in range(1, FREEDOMS + 1)],
+            "t": _student(min(FREEDOMS, len(runs) - 1)),
         },
     }
+
+
+def _student(freedoms):
+    """Student's t beyond which 2.5 % lie, of 1 to so many degrees of freedom."""
+    if freedoms < 1:
+        return []
+    from scipy.special import stdtrit  # here, because it takes a quarter of a second
+
+    return [round(float(stdtrit(n, 0.975)), 6) for n in range(1, freedoms + 1)]
 
 
 def _entries(runs, entry):

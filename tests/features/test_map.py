@@ -10,15 +10,15 @@ VECTORS = (RNG.normal(size=(90, 200)) + 3 * RNG.normal(size=(3, 200))[GROUPS]).a
 
 
 def test_similar_rows_are_close_to_each_other():
-    places = feature_map.layout(VECTORS)
+    places = feature_map.layout(VECTORS, seed=1)
     assert places.shape == (90, 2) and places.min() == 0 and places.max() == 1
     apart = np.linalg.norm(places[:, None] - places, axis=2)
     np.fill_diagonal(apart, np.inf)
     assert (GROUPS[apart.argmin(axis=1)] == GROUPS).all()
 
 
-def test_the_same_features_give_the_same_bits():
-    assert feature_map.layout(VECTORS).tobytes() == feature_map.layout(VECTORS).tobytes()
+def test_the_same_features_and_seed_give_the_same_bits():
+    assert feature_map.layout(VECTORS, 1).tobytes() == feature_map.layout(VECTORS, 1).tobytes()
 
 
 def test_a_seeded_sample_is_embedded_and_too_few_rows_are_not():
@@ -28,8 +28,8 @@ def test_a_seeded_sample_is_embedded_and_too_few_rows_are_not():
 
 
 def test_equal_rows_have_coordinates():
-    assert np.isfinite(feature_map.layout(np.ones((20, 5), np.float32))).all()
+    assert np.isfinite(feature_map.layout(np.ones((20, 5), np.float32), 1)).all()
 
 
 def test_fewer_features_than_components_are_embedded():
-    assert feature_map.layout(VECTORS[:12, :3]).shape == (12, 2)
+    assert feature_map.layout(VECTORS[:12, :3], 1).shape == (12, 2)

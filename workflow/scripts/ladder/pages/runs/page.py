@@ -3,7 +3,6 @@
 import collections
 import json
 
-
 from ladder import progress
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError

@@ -32,9 +32,7 @@ def run(words: list[str]) -> int:
     try:
         from snakemake import cli  # here, because it takes a second
 
-        check_options(words)
-        for file in Command(tuple(words)).options.configfile:
-            config.read_file(file)
+        check(words)
         given = Command(tuple(with_pictures(words)))
         sys.argv = ["snakemake", *given.words]
         command.interrupt_once()
@@ -58,7 +56,15 @@ def run(words: list[str]) -> int:
     return 0
 
 
-def check_options(words: Iterable[str]) -> None:
+def check_or_exit(words: Sequence[str]) -> None:
+    """Exit with one line where `check` raises; profiles run this before Snakemake reads settings."""
+    try:
+        check(words)
+    except UserError as error:
+        sys.exit(str(error))
+
+
+def check(words: Sequence[str]) -> None:
     """Raise UserError where Snakemake would answer with a traceback, or with all its options."""
     from snakemake import cli, exceptions
 
@@ -70,6 +76,8 @@ def check_options(words: Iterable[str]) -> None:
         pathlib.Path(read.directory or ".").mkdir(parents=True, exist_ok=True)
     except (exceptions.CliException, OSError, ValueError) as error:
         _refuse(error)
+    for file in Command(tuple(words)).options.configfile:
+        config.read_file(file)
 
 
 def _refuse(fault: object) -> NoReturn:

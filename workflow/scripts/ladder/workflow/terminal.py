@@ -57,7 +57,7 @@ def run(words: list[str]) -> int:
 
 
 def check_or_exit(words: Sequence[str]) -> None:
-    """Exit with one line where `check` raises; profiles run this before Snakemake reads settings."""
+    """Exit with one line where `check` raises; profiles run it before Snakemake reads settings."""
     try:
         check(words)
     except UserError as error:

@@ -26,7 +26,7 @@ DEFAULT = "report"  # the target where none is named
 
 def run(words: list[str]) -> int:
     """Run Snakemake in this process with these words, a folder of pictures among them; returns its
-    exit status, 2 if they or a file of settings cannot be read.
+    exit status.
     """
     words, own, quiet = [word for word in words if word != OWN], OWN in words, False
     try:
@@ -41,9 +41,6 @@ def run(words: list[str]) -> int:
         cli.main(
             [*given.words, *(["--logger", "ladder", "--quiet", "host", "reason"] if quiet else [])]
         )
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         return 130
     except SystemExit as end:
@@ -56,32 +53,28 @@ def run(words: list[str]) -> int:
     return 0
 
 
-def check_or_exit(words: Sequence[str]) -> None:
-    """Exit with one line where `check` raises; profiles run it before Snakemake reads settings."""
-    try:
-        check(words)
-    except UserError as error:
-        sys.exit(str(error))
-
-
 def check(words: Sequence[str]) -> None:
-    """Raise UserError where Snakemake would answer with a traceback, or with all its options."""
+    """Exit with one line where Snakemake would end with a traceback, or with all its options;
+    profiles run this too, before Snakemake reads settings.
+    """
     from snakemake import cli, exceptions
 
     parser = cli.get_argument_parser()
     parser.error = _refuse
     try:
-        read = parser.parse_args(list(words))
+        read = parser.parse_args(words)
         cli.parse_config(read.config)
         pathlib.Path(read.directory or ".").mkdir(parents=True, exist_ok=True)
+        for file in read.configfile:
+            config.read_file(file)
+    except UserError as error:
+        sys.exit(str(error))
     except (exceptions.CliException, OSError, ValueError) as error:
         _refuse(error)
-    for file in Command(tuple(words)).options.configfile:
-        config.read_file(file)
 
 
 def _refuse(fault: object) -> NoReturn:
-    raise UserError(f"the command cannot be read: {fault}; --help lists all options")
+    sys.exit(f"the command cannot be read: {fault}; --help lists all options")
 
 
 def with_pictures(words: list[str]) -> list[str]:

@@ -45,6 +45,7 @@ def test_the_clusters_get_the_same_numbers_and_the_common_options():
             "keep-incomplete",
             "ignore-incomplete",
             "rerun-triggers",
+            "__definitions__",
         ):
             assert other[key] == slurm[key], key
 

@@ -28,7 +28,7 @@ BUDGET = {
     "stage": 1610,
     "tools": 5088,
     "verify": 5111,
-    "workflow": 37325,
+    "workflow": 37312,
     # a package of its own, where Snakemake looks for it
     "snakemake_logger_plugin_ladder": 599,
     "package": 263,

@@ -714,7 +714,8 @@ def test_results_of_another_machine_open_where_their_backend_cannot_run(project,
     "arguments, words",
     [
         (["--config", "batch_sise=32"], "did you mean batch_size?"),
-        (["--config", "epochs={}"], "epochs is {}, but must be a whole number at least 0"),
+        # which Snakemake reads before any rule, and answers with a traceback of its own
+        (["--configfile", "qqq.yaml"], "there is no file qqq.yaml; there are "),
         (
             ["--config", "epochs=" + 9000 * "[" + 9000 * "]"],
             "(18,002 characters), but must be a whole number",
@@ -723,7 +724,7 @@ def test_results_of_another_machine_open_where_their_backend_cannot_run(project,
 )
 def test_a_wrong_configuration_is_one_line(project, arguments, words):
     output = project.snakemake(*arguments)
-    assert project.status != 0
+    assert project.status
     assert words in output.splitlines()[-1]
     assert "Traceback" not in output
 

@@ -26,15 +26,13 @@ DEFAULT = "report"  # the target where none is named
 
 def run(words: list[str]) -> int:
     """Run Snakemake in this process with these words, a folder of pictures among them; returns its
-    exit status, 2 if they or a file of settings cannot be read.
+    exit status.
     """
     words, own, quiet = [word for word in words if word != OWN], OWN in words, False
     try:
         from snakemake import cli  # here, because it takes a second
 
-        check_options(words)
-        for file in Command(tuple(words)).options.configfile:
-            config.read_file(file)
+        check(words)
         given = Command(tuple(with_pictures(words)))
         sys.argv = ["snakemake", *given.words]
         command.interrupt_once()
@@ -43,9 +41,6 @@ def run(words: list[str]) -> int:
         cli.main(
             [*given.words, *(["--logger", "ladder", "--quiet", "host", "reason"] if quiet else [])]
         )
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         return 130
     except SystemExit as end:
@@ -58,22 +53,28 @@ def run(words: list[str]) -> int:
     return 0
 
 
-def check_options(words: Iterable[str]) -> None:
-    """Raise UserError where Snakemake would answer with a traceback, or with all its options."""
+def check(words: Sequence[str]) -> None:
+    """Exit with one line where Snakemake would end with a traceback, or with all its options;
+    profiles run this too, before Snakemake reads settings.
+    """
     from snakemake import cli, exceptions
 
     parser = commands.parser()
     parser.error = _refuse
     try:
-        read = parser.parse_args(list(words))
+        read = parser.parse_args(words)
         cli.parse_config(read.config)
         pathlib.Path(read.directory or ".").mkdir(parents=True, exist_ok=True)
+        for file in read.configfile:
+            config.read_file(file)
+    except UserError as error:
+        sys.exit(str(error))
     except (exceptions.CliException, OSError, ValueError) as error:
         _refuse(error)
 
 
 def _refuse(fault: object) -> NoReturn:
-    raise UserError(f"the command cannot be read: {fault}; --help lists all options")
+    sys.exit(f"the command cannot be read: {fault}; --help lists all options")
 
 
 def with_pictures(words: list[str]) -> list[str]:

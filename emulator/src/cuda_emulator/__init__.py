@@ -527,8 +527,10 @@ def _fits(arg, parameter):
 
 
 def _holds(array, parameter):
-    """Whether an array has the elements that a pointer points to."""
+    """Whether an array has the elements that a pointer points to; a complex number is two."""
     dtype, wanted = array.dtype, parameter.dtype
+    if dtype.kind == "c" and wanted.kind == "f":
+        return dtype.itemsize == 2 * wanted.itemsize
     if parameter.type == "void" or dtype == wanted:
         return True
     if wanted.kind == "V":
@@ -1055,7 +1057,7 @@ def _shared_arrays(library):
         (
             "" if row[7].startswith("guard variable") else row[7].rpartition("::")[2],
             int(row[1], 16),
-            int(row[2]),
+            int(row[2], 0),  # from 100,000 on in hexadecimal
         )
         for row in rows
         if len(row) == 8 and row[3] == "TLS"
@@ -1104,10 +1106,11 @@ def _compile(arguments, target):
     temporary = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     command = ["g++", *_COMMON_FLAGS, *arguments, "-o", str(temporary)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = re.sub(r"^cc1plus: note: disable pass .*\n", "", run.stderr, flags=re.MULTILINE)
     if run.returncode:
-        raise CompileError(hints.with_hint(run.stderr))
+        raise CompileError(hints.with_hint(said))
     os.replace(temporary, target)
-    return run.stderr
+    return said
 
 
 @functools.cache

@@ -35,7 +35,7 @@ BUDGET = {
     "benchmarks": 54265,
     "tests": 446045,
     # with its tests
-    "emulator": 49700,
+    "emulator": 49717,
 }
 MOST_LONG = 59  # functions of over six arguments, outside Numba's loops
 

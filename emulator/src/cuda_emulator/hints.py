@@ -23,7 +23,8 @@ _HINTS = (
     ),
     (
         r"error: .*?\b(this_cluster|cluster_group|map_shared_rank|__nv_fp8\w*|__nv_fp4\w*)\b",
-        "the emulator has no clusters of blocks and no numbers of 8 or 4 bits ({0})",
+        "the emulator has no clusters of blocks and no numbers of 8 or 4 bits ({0}): "
+        "leave that part out where CUDA_EMULATOR is defined",
     ),
     (
         r"error: \u2018(\w+)\u2019 (?:is not a member of|in namespace) \u2018((?:cuda|nvcuda|cooperative_groups)"

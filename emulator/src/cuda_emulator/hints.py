@@ -27,8 +27,8 @@ _HINTS = (
         "leave that part out where CUDA_EMULATOR is defined",
     ),
     (
-        r"error: \u2018(\w+)\u2019 (?:is not a member of|in namespace) \u2018((?:cuda|nvcuda|cooperative_groups)"
-        r"(?:::\w+)*)\u2019",
+        r"error: \u2018(\w+)\u2019 (?:is not a member of|in namespace) "
+        r"\u2018((?:cuda|nvcuda|cooperative_groups)(?:::\w+)*)\u2019",
         "the emulator has no {1}::{0}: " + _OWN,
     ),
     (

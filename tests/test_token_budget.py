@@ -35,7 +35,7 @@ BUDGET = {
     "benchmarks": 54290,
     "tests": 446880,
     # with its tests
-    "emulator": 48641,
+    "emulator": 49717,
 }
 MOST_LONG = 59  # functions of over six arguments, outside Numba's loops
 

@@ -2,6 +2,8 @@
 groups, wmma, barriers, bits, inline PTX.
 """
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,8 @@ FILE = r"""
 #include <cooperative_groups/reduce.h>
 #include <cuda/barrier>
 #include <cuda/pipeline>
+#include <cuda/atomic>
+#include <cuComplex.h>
 namespace cg = cooperative_groups;
 using namespace nvcuda;
 using namespace std;
@@ -48,6 +52,34 @@ __global__ void after_a_barrier(int* z) {
     atomicAdd(&sum, 1);
     __syncthreads();
     z[threadIdx.x] = sum;
+}
+__device__ double add_to(double* address, double value) {  // as CUDA's guide has it
+    auto* at = reinterpret_cast<unsigned long long*>(address);
+    unsigned long long old = *at, assumed;
+    do {
+        assumed = old;
+        double sum = value + __longlong_as_double(assumed);
+        old = atomicCAS(at, assumed, __double_as_longlong(sum));
+    } while (assumed != old);
+    return __longlong_as_double(old);
+}
+__global__ void guessed(double* sum) { add_to(sum, threadIdx.x); }
+__global__ void looked_at(int* y, int* z) {
+    if (threadIdx.x % 2) atomicCAS(y, 0, 1);
+    else z[threadIdx.x] = *y;
+}
+__device__ cuda::atomic<int, cuda::thread_scope_device> ready;
+__global__ void referred(const int* x, int* y, float* f, int* flag) {
+    __shared__ cuda::atomic<int, cuda::thread_scope_block> count;
+    if (threadIdx.x == 0) count.store(0, cuda::memory_order_relaxed);
+    __syncthreads();
+    cuda::atomic_ref<int, cuda::thread_scope_device> most(y[0]);
+    most.fetch_max(x[threadIdx.x], cuda::memory_order_relaxed);
+    cuda::atomic_ref<float, cuda::thread_scope_device>(*f) += 0.5f;
+    count++;
+    __syncthreads();
+    int none = 0;
+    if (threadIdx.x == 0 && ready.compare_exchange_strong(none, count)) *flag = 7;
 }
 enum { NONE, OF_BLOCK, OF_DEVICE };
 template <int FENCE> __global__ void last_block(const float* x, float* parts, float* sum, unsigned* done) {
@@ -103,6 +135,27 @@ template <int N> __device__ half first_of(half x) {
     return held[0];
 }
 __global__ void shared_halves(const half* x, half* y) { y[threadIdx.x] = first_of<32>(x[threadIdx.x]); }
+
+// ---- words of two or four integers, and numbers rounded in a direction
+__global__ void words(const unsigned* x, const unsigned* z, unsigned* y) {
+    unsigned a = x[threadIdx.x], b = z[threadIdx.x];
+    unsigned all[] = {__vadd2(a, b), __vaddss4(a, b), __vsubus2(a, b), __vmaxs4(a, b),
+                      __vminu2(a, b), __vabsdiffs4(a, b), __vcmpgts2(a, b), __vsetltu4(a, b),
+                      __vavgs2(a, b), __vsads4(a, b), __vneg2(a), __vcmpeq4(a, b & 0xffff00ff)};
+    for (int i = 0; i < 12; i++) y[12 * threadIdx.x + i] = all[i];
+}
+__global__ void directed(const float* x, const float* z, float* y) {
+    float a = x[threadIdx.x], b = z[threadIdx.x], *to = y + 12 * threadIdx.x;
+    to[0] = __fadd_rd(a, b), to[1] = __fadd_ru(a, b), to[2] = __fadd_rz(a, b);
+    to[3] = __fmul_rd(a, b), to[4] = __fmul_ru(a, b), to[5] = __fmul_rz(a, b);
+    to[6] = __fdiv_rd(a, b), to[7] = __fdiv_ru(a, b), to[8] = __fdiv_rz(a, b);
+    to[9] = __fmaf_rd(a, b, b), to[10] = __fmaf_ru(a, b, b), to[11] = __fmaf_rz(a, b, b);
+}
+__global__ void complex_numbers(cuFloatComplex* a, const cuDoubleComplex* b, int* odd) {
+    int i = threadIdx.x;
+    a[i] = cuCaddf(cuCmulf(a[i], a[i]), make_cuFloatComplex(cuCabs(b[i]), cuCimag(cuConj(b[i]))));
+    odd[i] = isnan(a[i].x) || isinf(a[i].y) || !isfinite(b[i].x) || signbit(b[i].y);
+}
 
 // ---- groups
 __global__ void tiles(const int* x, int* y) {
@@ -292,6 +345,20 @@ def test_without_a_fence_that_reaches_it_the_last_block_may_not(module, fence):
     assert fault.value.kind == "race between blocks"
 
 
+def test_a_plain_read_that_a_compare_and_swap_checks_is_no_race(module):
+    total = zeros(1, np.float64)
+    check(module.get_function("guessed"), (2,), (64,), (total,))
+    assert total == [2 * sum(range(64))]
+    args = zeros(1, np.int32), zeros(64, np.int32)
+    assert fault_of(module, "looked_at", (1,), (64,), args) == "race"
+
+
+def test_atomics_of_libcu(module):
+    x, y, f, flag = np.arange(-9, 55, dtype=np.int32), zeros(1, np.int32), zeros(1), zeros(1, "i")
+    check(module.get_function("referred"), (2,), (64,), (x, y, f, flag))
+    assert (*y, *f, *flag) == (54, 64, 7)
+
+
 def test_a_lock_with_fences_orders_those_that_hold_it(module):
     lock, total = zeros(1, np.int32), zeros(1, np.int32)
     check(module.get_function("locked"), (3,), (64,), (lock, total))
@@ -431,6 +498,54 @@ def test_bits(module):
             *(value.bit_count(), 32 - value.bit_length(), text[::-1].find("1") + 1),
             *(int(text[::-1], 2), reverse, value * value >> 32, 0xFFFFFFFF, 3),
         ]
+
+
+def test_words_of_two_and_of_four_integers(module):
+    x, z = np.random.default_rng(0).integers(0, 1 << 32, (2, 64), np.uint32)
+    y = zeros((64, 12), np.uint32)
+    check(module.get_function("words"), (1,), (64,), (x, z, y))
+
+    def both(dtype, of=lambda word: word):
+        return (of(word).view(dtype).reshape(64, -1).astype(int) for word in (x, z))
+
+    def word(values, dtype):
+        return np.ascontiguousarray(values.astype(dtype)).view(np.uint32).ravel()
+
+    (s2, t2), (s4, t4), (u2, v2), (u4, v4) = map(both, ("i2", "i1", "u2", "u1"))
+    kept = (z & 0xFFFF00FF).view("u1").reshape(64, 4)
+    expected = [
+        word(u2 + v2, "u2"),
+        word((s4 + t4).clip(-128, 127), "i1"),
+        word((u2 - v2).clip(0), "u2"),
+        word(np.maximum(s4, t4), "i1"),
+        word(np.minimum(u2, v2), "u2"),
+        word(abs(s4 - t4), "u1"),
+        word(-(s2 > t2).astype(int), "i2"),
+        word(u4 < v4, "u1"),
+        word((s2 + t2 + (s2 + t2 >= 0)) >> 1, "i2"),
+        abs(s4 - t4).sum(1),
+        word(-s2, "i2"),
+        word(-(u4 == kept).astype(int), "i1"),
+    ]
+    assert (y.T == expected).all()
+
+
+def test_numbers_are_rounded_down_up_and_to_zero(module):
+    x, z = np.random.default_rng(1).normal(0, 1, (2, 64)).astype(np.float32)
+    y = zeros((64, 4, 3))
+    check(module.get_function("directed"), (1,), (64,), (x, z, y))
+    for a, b, rows in zip(map(Fraction, x.tolist()), map(Fraction, z.tolist()), y, strict=True):
+        for exact, (down, up, zero) in zip((a + b, a * b, a / b, a * b + b), rows, strict=True):
+            assert down <= exact <= up
+            assert up == (down if down == exact else np.nextafter(down, np.float32(np.inf)))
+            assert zero == (down if exact > 0 else up)
+
+
+def test_complex_numbers_of_cuda_and_what_is_no_number(module):
+    a, b = np.array([1 + 2j, np.nan], np.complex64), np.array([3 + 4j, 1 - 0.5j])
+    given, odd = a.copy(), zeros(2, np.int32)
+    check(module.get_function("complex_numbers"), (1,), (2,), (a, b, odd))
+    assert a[0] == given[0] ** 2 + 5 - 4j and odd.tolist() == [0, 1]
 
 
 def test_votes_of_a_block_and_of_a_warp(module):

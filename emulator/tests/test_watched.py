@@ -73,7 +73,7 @@ KERNEL(half_written) { if (threadIdx.x % 2) y[threadIdx.x] = x[threadIdx.x]; }
 KERNEL(adds) { y[threadIdx.x] += x[threadIdx.x]; }
 KERNEL(empty) {}
 KERNEL(too_static) {
-    __shared__ int held[16384];
+    __shared__ int held[30000];
     held[threadIdx.x] = threadIdx.x;
     __syncthreads();
     y[threadIdx.x] = held[63 - threadIdx.x];
@@ -146,7 +146,7 @@ ERRORS = {  # kernel: (kind, options, words of the message)
     "no_lane": ("undefined shuffle", {"block": 16}, "lane 16, which is not in the mask 0000ffff"),
     "two_values": ("race", {"block": 32}, "writes held, which thread (0,0,0) of its block writes"),
     "adds": ("uninitialised read", {"uninitialised": ("y",)}, "reads y[0]"),
-    "too_static": ("too much shared memory", {}, "65536 bytes"),
+    "too_static": ("too much shared memory", {}, "120000 bytes"),
     "no_index": ("out of bounds", {}, "uses index 8 of local 'float [8]'"),
     "casts": ("race", {}, "writes x[0], which thread"),
     "tile_race": ("race", {}, "writes tile[4][0], which thread (31,0,0) of its block reads"),

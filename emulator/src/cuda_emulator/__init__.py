@@ -527,8 +527,10 @@ def _fits(arg, parameter):
 
 
 def _holds(array, parameter):
-    """Whether an array has the elements that a pointer points to."""
+    """Whether an array has the elements that a pointer points to; a complex number is two."""
     dtype, wanted = array.dtype, parameter.dtype
+    if dtype.kind == "c" and wanted.kind == "f":
+        return dtype.itemsize == 2 * wanted.itemsize
     if parameter.type == "void" or dtype == wanted:
         return True
     if wanted.kind == "V":
@@ -882,17 +884,24 @@ def _memory(array):
 
 def _build(module, flags, entries):
     """The shared library of kernels of a Module, from the cache or compiled now."""
-    runtime, flags = (
-        sorted(HERE.glob("*.cpp")) + sorted(HERE.glob("*.h")),
-        (*flags, *module.options),
-    )
-    read = [text for path in runtime for text in (path.name, path.read_text("utf-8"))]
+    sources = [*sorted(HERE.glob("*.cpp")), HERE / "runtime.h"]
+    headers = sorted({*HERE.glob("*.h")} - {*sources})
+    flags = (*flags, *module.options)
     # no folder: copies of a project share it
-    made_from = [*flags, *_COMMON_FLAGS, *_RUNTIME_FLAGS, _compiler(), *read, *module._read()]
-    library = _cache() / f"{module.source.stem}-{_hash([*made_from, *entries])}.so"
+    read = [*flags, *_COMMON_FLAGS, _compiler(), *_texts(headers), *module._read(), *entries]
+    kernels = _cache() / f"{module.source.stem}-{_hash(read)}.o"
+    made_from = [*read, *_RUNTIME_FLAGS, *_texts(sources)]
+    library = _cache() / f"{module.source.stem}-{_hash(made_from)}.so"
     with missing(library) as absent:
         if absent:
-            _make_library(library, module, flags, runtime, entries)
+            with missing(kernels) as none:  # where the runtime changed they are there
+                if none:
+                    _compile_kernels(kernels, module, flags, headers, entries)
+            # Linked without the sanitizers' flags: the functions that their calls need are in
+            # checks.cpp.
+            objects = [kernels, *_runtime_objects([*headers, *sources])]
+            _compile(["-shared", "-Wl,-z,defs", *map(str, objects)], library)
+            shutil.copyfile(kernels.with_suffix(".txt"), library.with_suffix(".txt"))
             _forget_unused()
     # PyDLL: one launch at a time, the runtime's state is the library's
     loaded = ctypes.PyDLL(str(library))
@@ -918,14 +927,18 @@ def missing(path):
         yield not path.exists()
 
 
-def _make_library(library, module, flags, runtime, entries):
+def _texts(paths):
+    return [text for path in paths for text in (path.name, path.read_text("utf-8"))]
+
+
+def _compile_kernels(target, module, flags, headers, entries):
     folders, _ = _folders_and_headers(module.include)
     with tempfile.TemporaryDirectory(dir=_cache()) as folder:
         wrapper, kernels = pathlib.Path(folder, "wrapper.cpp"), pathlib.Path(folder, "kernels.s")
         # In the file: a macro with a table is longer than an argument may be.
         macros = [flag.removeprefix("-D").partition("=") for flag in flags if flag.startswith("-D")]
         flags = [flag for flag in flags if not flag.startswith("-D")]
-        header = _precompiled(flags, runtime)
+        header = _precompiled(flags, headers)
         wrapper.write_text(wrapper_text(module, entries, header, macros), "utf-8")
         command = [*flags, *(f"-I{path}" for path in folders), "-S", str(wrapper)]
         try:
@@ -937,14 +950,10 @@ def _make_library(library, module, flags, runtime, entries):
             text = wrapper.read_text("utf-8")
             wrapper.write_text(re.sub(r"\b__forceinline__\b", "inline", text), "utf-8")
             warnings = _compile(command, kernels)
-        _write(library.with_suffix(".txt"), warnings)
+        _write(target.with_suffix(".txt"), warnings)
         text = _with_red_zones(kernels.read_text("utf-8"))
         kernels.write_text(_with_shifts(text) if "shift-exponent" in str(flags) else text, "utf-8")
-        # Linked without the sanitizers' flags: the functions that their calls need are in
-        # checks.cpp.
-        _compile(
-            ["-shared", "-Wl,-z,defs", str(kernels), *map(str, _runtime_objects(runtime))], library
-        )
+        _compile(["-c", str(kernels)], target)
 
 
 def wrapper_text(module, entries, header=HERE / "cuda_emulator.h", macros=()):
@@ -985,11 +994,11 @@ def _table_of(variables):
     yield "{}};"
 
 
-def _precompiled(flags, runtime):
+def _precompiled(flags, headers):
     """A header that is cuda_emulator.h, and compiled beside it, which is all that g++ then reads;
     flags: without macros.
     """
-    read = [path.read_text("utf-8") for path in runtime if path.suffix == ".h"]
+    read = [path.read_text("utf-8") for path in headers]
     header = _cache() / f"cuda_emulator-{_hash([*flags, *_COMMON_FLAGS, _compiler(), *read])}.h"
     compiled = header.with_name(f"{header.name}.gch")
     with missing(compiled) as absent:
@@ -1055,7 +1064,7 @@ def _shared_arrays(library):
         (
             "" if row[7].startswith("guard variable") else row[7].rpartition("::")[2],
             int(row[1], 16),
-            int(row[2]),
+            int(row[2], 0),  # from 100,000 on in hexadecimal
         )
         for row in rows
         if len(row) == 8 and row[3] == "TLS"
@@ -1104,10 +1113,11 @@ def _compile(arguments, target):
     temporary = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     command = ["g++", *_COMMON_FLAGS, *arguments, "-o", str(temporary)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = re.sub(r"^cc1plus: note: disable pass .*\n", "", run.stderr, flags=re.MULTILINE)
     if run.returncode:
-        raise CompileError(hints.with_hint(run.stderr))
+        raise CompileError(hints.with_hint(said))
     os.replace(temporary, target)
-    return run.stderr
+    return said
 
 
 @functools.cache

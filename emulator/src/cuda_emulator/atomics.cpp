@@ -136,9 +136,9 @@ static void let_others_go_on(const void* pointer) {
     if (repeat.times >= 64) yield();
 }
 
-void atomic_access(const void* pointer, size_t bytes, Scope scope, uintptr_t address) {
+void atomic_access(const void* pointer, size_t bytes, Scope scope, uintptr_t address, bool reads) {
     let_others_go_on(pointer);
-    accessed_atomically(pointer, bytes, scope, address);
+    accessed_atomically(pointer, bytes, scope, address, reads);
     if (!fences_in_use || !watching_accesses()) return;
     release(pointer);
     auto location = locations.find(pointer);

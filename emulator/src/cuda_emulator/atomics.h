@@ -7,10 +7,12 @@ namespace emulator {
 
 enum class Scope : uint8_t { BLOCK, DEVICE };
 
-// Checks an atomic access, before it is made.
-void atomic_access(const void* pointer, size_t bytes, Scope, uintptr_t address);
+// Checks an atomic access, before it is made; reads: what was there before.
+void atomic_access(const void* pointer, size_t bytes, Scope, uintptr_t address, bool reads);
 void fence(Scope);
 uintptr_t code_address() __attribute__((noinline));  // of the call
+// What this thread has read plainly there was a guess, which it compares now.
+void compares(const void* pointer, size_t bytes);
 
 // The access itself is not watched.
 template <class T, class Next>
@@ -20,8 +22,8 @@ __attribute__((no_sanitize("thread", "undefined"), noinline)) T replace(T* point
     return old;
 }
 template <class T, class Next>
-EMULATOR_INLINE T atomic(Scope scope, T* pointer, Next next) {
-    atomic_access(pointer, sizeof(T), scope, code_address());
+EMULATOR_INLINE T atomic(Scope scope, T* pointer, Next next, bool reads = true) {
+    atomic_access(pointer, sizeof(T), scope, code_address(), reads);
     return replace(pointer, next);
 }
 template <class T>
@@ -30,6 +32,12 @@ inline bool same_bits(const T& x, const T& y) {
 }
 template <class T>
 using Same = std::common_type_t<T>;  // not deduced
+template <class T>
+EMULATOR_INLINE T compare_and_swap(Scope scope, T* pointer, Same<T> compare, Same<T> value) {
+    compares(pointer, sizeof(T));
+    return atomic(scope, pointer,
+                  [compare, value](T old) { return same_bits(old, compare) ? value : old; });
+}
 
 }  // namespace emulator
 
@@ -66,9 +74,7 @@ EMULATOR_ATOMIC(atomicDec, old == 0 || old > value ? value : old - 1)
 #undef EMULATOR_ATOMIC
 template <class T>
 EMULATOR_INLINE T atomicCAS(T* pointer, emulator::Same<T> compare, emulator::Same<T> value) {
-    return emulator::atomic(emulator::Scope::DEVICE, pointer, [compare, value](T old) {
-        return emulator::same_bits(old, compare) ? value : old;
-    });
+    return emulator::compare_and_swap(emulator::Scope::DEVICE, pointer, compare, value);
 }
 template <class T>
 EMULATOR_INLINE T atomicCAS(volatile T* pointer, emulator::Same<T> compare,
@@ -77,9 +83,7 @@ EMULATOR_INLINE T atomicCAS(volatile T* pointer, emulator::Same<T> compare,
 }
 template <class T>
 EMULATOR_INLINE T atomicCAS_block(T* pointer, emulator::Same<T> compare, emulator::Same<T> value) {
-    return emulator::atomic(emulator::Scope::BLOCK, pointer, [compare, value](T old) {
-        return emulator::same_bits(old, compare) ? value : old;
-    });
+    return emulator::compare_and_swap(emulator::Scope::BLOCK, pointer, compare, value);
 }
 template <class T>
 EMULATOR_INLINE T atomicCAS_system(T* pointer, emulator::Same<T> compare, emulator::Same<T> value) {

@@ -73,7 +73,7 @@ struct Region {
     const unsigned char* end() const { return begin + bytes; }
     size_t count() const { return granules ? ((bytes - 1) >> shift) + 1 : 0; }
 };
-enum class Access { READ, WRITE, ATOMIC };
+enum class Access { READ, WRITE, ATOMIC, ATOMIC_STORE };
 
 // The __device__ and __constant__ variables of the library's kernels, which Python writes down.
 extern "C" {
@@ -113,6 +113,15 @@ static struct Doubt {
     unsigned char first[16];  // what the other lane wrote
     Fault race;
 } doubt;
+
+// What a thread reads plainly before it compares and swaps there is a guess that may be wrong: no
+// race with other atomics. Of each thread the last such read, which waits for the swap.
+struct Guess {
+    const unsigned char* pointer;
+    Fault race;
+};
+static std::vector<Guess> guesses;
+static bool swaps_in_use;  // by this launch
 
 constexpr unsigned COARSEST = 4;  // granules of 16 bytes
 
@@ -170,6 +179,8 @@ void begin_checks() {
     watching = running->buffer_count > 0;
     stale = Fault{};
     accesses = 0;
+    swaps_in_use = false;
+    guesses.clear();
     if (!watching) return;
     stacks.begin = reinterpret_cast<unsigned char*>(*running->stacks);
     stacks.bytes = ALL_STACKS;
@@ -250,6 +261,9 @@ void end_checks() {
 }
 
 void end_block_checks() {
+    for (Guess& guess : guesses)
+        if (guess.pointer && !(only_first() && faults_of_block()))
+            guess.pointer = nullptr, report(guess.race);
     // a race tells more of the same mistake
     if (stale.kind[0] && faults_of_block() == 0) report(stale);
     stale = Fault{};
@@ -396,6 +410,35 @@ static void suspect_race(const Fault& fault, const Stamp& other, const unsigned 
     memcpy(doubt.first, pointer, bytes);
 }
 
+static void settle_guess(Guess& guess) {
+    if (guess.pointer) guess.pointer = nullptr, record(guess.race);
+}
+
+static void suspect_guess(const Fault& race, const Stamp& write, const unsigned char* pointer) {
+    if (!swaps_in_use || !write.atomic) return record(race);
+    guesses.resize(MOST_THREADS);
+    Guess& guess = guesses[current->linear];
+    if (guess.pointer != pointer) settle_guess(guess);
+    guess = {pointer, race};
+}
+
+void compares(const void* pointer, size_t bytes) {
+    if (!watching) return;
+    swaps_in_use = true;
+    auto* place = static_cast<const unsigned char*>(pointer);
+    if (!guesses.empty() && guesses[current->linear].pointer == place)
+        guesses[current->linear].pointer = nullptr;
+    Region* region = find(place);
+    if (!region || region->constant || place + bytes > region->end()) return;
+    Span span = granules_of(*region, place, bytes);
+    for (size_t number = span.first; number <= span.last; number++) {
+        Stamp& read = region->granules[number].read;
+        bool own = read.block == block_number && read.readers == Readers::ONE_THREAD &&
+                   read.thread == current->linear;
+        if (own) read = {};
+    }
+}
+
 // A read of shared memory that its block has not written yet. If a later write races with it, the
 // race is reported; otherwise this is, when the block ends.
 static void suspect_stale(const Region& region, size_t offset, uintptr_t address) {
@@ -421,7 +464,7 @@ struct Touch {
 };
 
 static void check_granule(const Region& region, size_t number, const Touch& touch) {
-    bool write = touch.access != Access::READ, atomic = touch.access == Access::ATOMIC;
+    bool write = touch.access != Access::READ, atomic = touch.access >= Access::ATOMIC;
     uintptr_t address = touch.address;
     Granule& granule = region.granules[number];
     size_t offset = number << region.shift;
@@ -443,9 +486,11 @@ static void check_granule(const Region& region, size_t number, const Touch& touc
     bool raced = unordered_write && !(atomic && atomics_agree(granule.write, touch.scope));
     if (raced) {
         Fault fault = race(region, offset, verb, granule.write, "writes", address);
-        write ? suspect_race(fault, granule.write, touch.pointer, touch.bytes) : record(fault);
+        write ? suspect_race(fault, granule.write, touch.pointer, touch.bytes)
+              : suspect_guess(fault, granule.write, touch.pointer);
     }
-    if (atomic && shared && !granule.write.block) suspect_stale(region, offset, address);
+    if (touch.access == Access::ATOMIC && shared && !granule.write.block)
+        suspect_stale(region, offset, address);
     if (!write) {
         if (shared && !granule.write.block) suspect_stale(region, offset, address);
         if (region.empty && !granule.write.block)
@@ -555,14 +600,14 @@ static void watch(const void* target, size_t bytes, Access access, Scope scope, 
     if (!region || pointer + bytes > region->end())
         return report_bounds(pointer, bytes, write, address);
     touched_at(address) = region;
-    if (access == Access::ATOMIC) running->faults->atomics |= bit_of(region->argument);
+    if (access >= Access::ATOMIC) running->faults->atomics |= bit_of(region->argument);
     region->constant &= !write;  // or the kernel has cast the const away
     if (region->constant) return;
     Span span = granules_of(*region, pointer, bytes);
     Touch touch{pointer, bytes, access, scope, address};
     if (span.first == span.last) {
         Granule& granule = region->granules[span.first];
-        if (access == Access::ATOMIC || !pass(*region, granule, write, address))
+        if (access >= Access::ATOMIC || !pass(*region, granule, write, address))
             check_granule(*region, span.first, touch);
         return;
     }
@@ -606,14 +651,15 @@ static EMULATOR_INLINE void accessed_again(const void* target, size_t bytes, boo
     last_access = address;
 }
 
-void accessed_atomically(const void* target, size_t bytes, Scope scope, uintptr_t address) {
+void accessed_atomically(const void* target, size_t bytes, Scope scope, uintptr_t address,
+                         bool reads) {
     if (counting) return count_access(target, bytes, true, address);
     if (!watching) return;
     if (reinterpret_cast<uintptr_t>(target) % bytes)
         fail(describe("misaligned access", at(address),
                       "makes an atomic access of %zu bytes to an address that is no multiple of it",
                       bytes));
-    watch(target, bytes, Access::ATOMIC, scope, address);
+    watch(target, bytes, reads ? Access::ATOMIC : Access::ATOMIC_STORE, scope, address);
 }
 
 bool watching_accesses() { return watching; }

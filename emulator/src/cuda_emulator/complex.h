@@ -5,6 +5,6 @@
 EMULATOR_SPECIAL(std::complex<float>, "complex64")
 EMULATOR_SPECIAL(std::complex<double>, "complex128")
 namespace thrust {
-using std::complex;
+using std::abs, std::arg, std::complex, std::conj, std::exp, std::norm, std::polar, std::sqrt;
 }
 using std::complex;

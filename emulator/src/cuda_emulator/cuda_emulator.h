@@ -373,6 +373,7 @@ static inline void* __cvta_shared_to_generic(size_t address) {
 EMULATOR_SPECIAL(__half, "float16")
 EMULATOR_SPECIAL(__nv_bfloat16, "bfloat16")
 
-#include "barriers.h"
+#include "cu_complex.h"
+#include "cuda_atomic.h"
 #include "groups.h"
 #include "wmma.h"

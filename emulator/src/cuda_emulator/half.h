@@ -119,44 +119,54 @@ struct Scalar<__nv_bfloat162> {
 #define EMULATOR_NARROW template <class Format>
 #define EMULATOR_ONE emulator::Narrow<Format>
 #define EMULATOR_TWO emulator::NarrowPair<Format>
-#define EMULATOR_BINARY(name, expression)                                                    \
-    EMULATOR_NARROW EMULATOR_ONE name(EMULATOR_ONE a, EMULATOR_ONE b) { return expression; } \
-    EMULATOR_NARROW EMULATOR_TWO name##2(EMULATOR_TWO a, EMULATOR_TWO b) {                   \
-        return {name(a.x, b.x), name(a.y, b.y)};                                             \
+#define EMULATOR_BINARY(name, suffix, expression)                                  \
+    EMULATOR_NARROW EMULATOR_ONE name##suffix(EMULATOR_ONE a, EMULATOR_ONE b) {    \
+        return expression;                                                         \
+    }                                                                              \
+    EMULATOR_NARROW EMULATOR_TWO name##2##suffix(EMULATOR_TWO a, EMULATOR_TWO b) { \
+        return {name##suffix(a.x, b.x), name##suffix(a.y, b.y)};                   \
     }
-EMULATOR_BINARY(__hadd, a + b)
-EMULATOR_BINARY(__hsub, a - b)
-EMULATOR_BINARY(__hmul, a* b)
-EMULATOR_BINARY(__hadd_rn, a + b)
-EMULATOR_BINARY(__hsub_rn, a - b)
-EMULATOR_BINARY(__hmul_rn, a* b)
-EMULATOR_BINARY(__hadd_sat, __saturatef(a + b))
-EMULATOR_BINARY(__hmul_sat, __saturatef(a* b))
-EMULATOR_BINARY(__hmin, fminf(a, b))
-EMULATOR_BINARY(__hmax, fmaxf(a, b))
+EMULATOR_BINARY(__hadd, , a + b)
+EMULATOR_BINARY(__hsub, , a - b)
+EMULATOR_BINARY(__hmul, , a* b)
+EMULATOR_BINARY(__hadd, _rn, a + b)
+EMULATOR_BINARY(__hsub, _rn, a - b)
+EMULATOR_BINARY(__hmul, _rn, a* b)
+EMULATOR_BINARY(__hadd, _sat, __saturatef(a + b))
+EMULATOR_BINARY(__hsub, _sat, __saturatef(a - b))
+EMULATOR_BINARY(__hmul, _sat, __saturatef(a* b))
+EMULATOR_BINARY(__hmin, , fminf(a, b))
+EMULATOR_BINARY(__hmax, , fmaxf(a, b))
 #undef EMULATOR_BINARY
 EMULATOR_NARROW EMULATOR_ONE __hdiv(EMULATOR_ONE a, EMULATOR_ONE b) { return a / b; }
 EMULATOR_NARROW EMULATOR_TWO __h2div(EMULATOR_TWO a, EMULATOR_TWO b) { return a / b; }
-EMULATOR_NARROW EMULATOR_ONE __hfma(EMULATOR_ONE a, EMULATOR_ONE b, EMULATOR_ONE c) {
-    return emulator::fused(a, b, c);
-}
-EMULATOR_NARROW EMULATOR_TWO __hfma2(EMULATOR_TWO a, EMULATOR_TWO b, EMULATOR_TWO c) {
-    return {emulator::fused(a.x, b.x, c.x), emulator::fused(a.y, b.y, c.y)};
-}
-EMULATOR_NARROW EMULATOR_ONE __hfma_relu(EMULATOR_ONE a, EMULATOR_ONE b, EMULATOR_ONE c) {
-    return fmaxf(emulator::fused(a, b, c), 0.0f);
-}
-#define EMULATOR_COMPARE(name, sign)                                                             \
-    EMULATOR_NARROW bool name(EMULATOR_ONE a, EMULATOR_ONE b) { return float(a) sign float(b); } \
-    EMULATOR_NARROW EMULATOR_TWO name##2(EMULATOR_TWO a, EMULATOR_TWO b) {                       \
-        return {float(name(a.x, b.x)), float(name(a.y, b.y))};                                   \
+#define EMULATOR_FUSED(suffix, expression)                                                         \
+    EMULATOR_NARROW EMULATOR_ONE __hfma##suffix(EMULATOR_ONE a, EMULATOR_ONE b, EMULATOR_ONE c) {  \
+        return expression;                                                                         \
+    }                                                                                              \
+    EMULATOR_NARROW EMULATOR_TWO __hfma2##suffix(EMULATOR_TWO a, EMULATOR_TWO b, EMULATOR_TWO c) { \
+        return {__hfma##suffix(a.x, b.x, c.x), __hfma##suffix(a.y, b.y, c.y)};                     \
     }
-EMULATOR_COMPARE(__heq, ==)
-EMULATOR_COMPARE(__hne, !=)
-EMULATOR_COMPARE(__hlt, <)
-EMULATOR_COMPARE(__hle, <=)
-EMULATOR_COMPARE(__hgt, >)
-EMULATOR_COMPARE(__hge, >=)
+EMULATOR_FUSED(, emulator::fused(a, b, c))
+EMULATOR_FUSED(_sat, __saturatef(emulator::fused(a, b, c)))
+EMULATOR_FUSED(_relu, fmaxf(emulator::fused(a, b, c), 0.0f))
+#undef EMULATOR_FUSED
+#define EMULATOR_COMPARE(name, sign)                                            \
+    EMULATOR_NARROW bool __h##name(EMULATOR_ONE a, EMULATOR_ONE b) {            \
+        return float(a) sign float(b);                                          \
+    }                                                                           \
+    EMULATOR_NARROW EMULATOR_TWO __h##name##2(EMULATOR_TWO a, EMULATOR_TWO b) { \
+        return {float(__h##name(a.x, b.x)), float(__h##name(a.y, b.y))};        \
+    }                                                                           \
+    EMULATOR_NARROW bool __hb##name##2(EMULATOR_TWO a, EMULATOR_TWO b) {        \
+        return __h##name(a.x, b.x) && __h##name(a.y, b.y);                      \
+    }
+EMULATOR_COMPARE(eq, ==)
+EMULATOR_COMPARE(ne, !=)
+EMULATOR_COMPARE(lt, <)
+EMULATOR_COMPARE(le, <=)
+EMULATOR_COMPARE(gt, >)
+EMULATOR_COMPARE(ge, >=)
 #undef EMULATOR_COMPARE
 EMULATOR_NARROW bool __hisnan(EMULATOR_ONE a) { return float(a) != float(a); }
 EMULATOR_NARROW int __hisinf(EMULATOR_ONE a) {
@@ -227,3 +237,8 @@ EMULATOR_NARROW EMULATOR_TWO __high2half2(EMULATOR_TWO a) { return {a.y, a.y}; }
 EMULATOR_CONVERSIONS(__half, __half2, half, half2)
 EMULATOR_CONVERSIONS(__nv_bfloat16, __nv_bfloat162, bfloat16, bfloat162)
 #undef EMULATOR_CONVERSIONS
+#define CUDART_ZERO_FP16 __ushort_as_half(0)
+#define CUDART_ONE_FP16 __ushort_as_half(0x3c00)
+#define CUDART_INF_FP16 __ushort_as_half(0x7c00)
+#define CUDART_NAN_FP16 __ushort_as_half(0x7fff)
+#define CUDART_MAX_NORMAL_FP16 __ushort_as_half(0x7bff)

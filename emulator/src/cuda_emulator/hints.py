@@ -2,7 +2,8 @@
 
 import re
 
-# (what g++ says, what to do)
+_OWN = "write it in a header of your own, and name that with -I, or include= of load"
+# (what g++ says, what to do), the narrower ones first
 _HINTS = (
     (
         r"fatal error: (\S+): No such file",
@@ -19,6 +20,20 @@ _HINTS = (
     (
         r"error: .*?\b(thrust|cub|cute|cutlass)\b",
         "the library {0} is not here: name the folder of its headers with -I; much of it needs nvcc",
+    ),
+    (
+        r"error: .*?\b(this_cluster|cluster_group|map_shared_rank|__nv_fp8\w*|__nv_fp4\w*)\b",
+        "the emulator has no clusters of blocks and no numbers of 8 or 4 bits ({0}): "
+        "leave that part out where CUDA_EMULATOR is defined",
+    ),
+    (
+        r"error: \u2018(\w+)\u2019 (?:is not a member of|in namespace) "
+        r"\u2018((?:cuda|nvcuda|cooperative_groups)(?:::\w+)*)\u2019",
+        "the emulator has no {1}::{0}: " + _OWN,
+    ),
+    (
+        r"error: \u2018(__\w+|cuda\w+|cu[A-Z]\w+)\u2019 was not declared",
+        "the emulator has no {0}: " + _OWN,
     ),
     (
         r"error: expected .* before \u2018<\u2019 token|error: .*<<<",
@@ -47,11 +62,10 @@ _HINTS = (
 
 def with_hint(text):
     """What g++ says, behind a sentence that says what to do where that is known."""
-    known = [(match, hint) for pattern, hint in _HINTS if (match := re.search(pattern, text))]
-    if not known:
-        return text
-    match, hint = min(known, key=lambda each: each[0].start())
-    return f"{hint.format(*match.groups())}\n{text}"
+    for pattern, hint in _HINTS:
+        if match := re.search(pattern, text):
+            return f"{hint.format(*match.groups())}\n{text}"
+    return text
 
 
 def first_lines(text):

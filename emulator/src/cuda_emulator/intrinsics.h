@@ -5,9 +5,11 @@
 #include "ptx.h"
 #include "vectors.h"
 
+#include <cfenv>
 #include <cfloat>
 #include <climits>
 #include <cstdint>
+#include <type_traits>
 
 #define EMULATOR_INLINE inline __attribute__((always_inline))
 
@@ -82,16 +84,6 @@ static inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
     for (int i = 0; i < 4; i++) c += (a >> 8 * i & 255) * (b >> 8 * i & 255);
     return c;
 }
-static inline unsigned __vabsdiffu4(unsigned a, unsigned b) {
-    unsigned result = 0;
-    for (int i = 0; i < 32; i += 8) result |= __usad(a >> i & 255, b >> i & 255, 0) << i;
-    return result;
-}
-static inline unsigned __vsadu4(unsigned a, unsigned b) {
-    unsigned result = 0;
-    for (int i = 0; i < 32; i += 8) result = __usad(a >> i & 255, b >> i & 255, result);
-    return result;
-}
 static inline unsigned umin(unsigned a, unsigned b) { return b < a ? b : a; }
 static inline unsigned umax(unsigned a, unsigned b) { return a < b ? b : a; }
 static inline long long llmin(long long a, long long b) { return b < a ? b : a; }
@@ -102,6 +94,80 @@ static inline unsigned long long ullmin(unsigned long long a, unsigned long long
 static inline unsigned long long ullmax(unsigned long long a, unsigned long long b) {
     return a < b ? b : a;
 }
+
+// ---- two or four integers in a word (CUDA Math API, "SIMD Intrinsics"). Of each pair a and b,
+// `expression`; x without its sum, or the sum of all.
+
+namespace emulator {
+template <class Lane, class Operation>
+static inline unsigned lanes(unsigned x, unsigned y, Operation operation) {
+    constexpr int bits = 8 * sizeof(Lane);
+    unsigned result = 0;
+    for (int i = 0; i < 32; i += bits)
+        result |= (operation(Lane(x >> i), Lane(y >> i)) & ((1u << bits) - 1)) << i;
+    return result;
+}
+template <class Lane, class Operation>
+static inline unsigned sum_of_lanes(unsigned x, unsigned y, Operation operation) {
+    unsigned sum = 0;
+    for (int i = 0; i < 32; i += 8 * sizeof(Lane)) sum += operation(Lane(x >> i), Lane(y >> i));
+    return sum;
+}
+template <class Lane>
+static inline int clamped(int x) {
+    constexpr int least = std::numeric_limits<Lane>::min(), most = std::numeric_limits<Lane>::max();
+    return x < least ? least : x > most ? most : x;
+}
+}  // namespace emulator
+
+#define EMULATOR_OF_LANES(name, how, type, expression)                                        \
+    static inline unsigned name(unsigned x, unsigned y = 0) {                                 \
+        return emulator::how<type>(x, y, []([[maybe_unused]] int a, [[maybe_unused]] int b) { \
+            using Lane [[maybe_unused]] = type;                                               \
+            return expression;                                                                \
+        });                                                                                   \
+    }
+#define EMULATOR_SIGNED(name, how, expression)           \
+    EMULATOR_OF_LANES(name##2, how, int16_t, expression) \
+    EMULATOR_OF_LANES(name##4, how, int8_t, expression)
+#define EMULATOR_UNSIGNED(name, how, expression)          \
+    EMULATOR_OF_LANES(name##2, how, uint16_t, expression) \
+    EMULATOR_OF_LANES(name##4, how, uint8_t, expression)
+#define EMULATOR_EITHER(name, how, expression) \
+    EMULATOR_SIGNED(name##s, how, expression)  \
+    EMULATOR_UNSIGNED(name##u, how, expression)
+#define EMULATOR_COMPARED(name, sign)                 \
+    EMULATOR_EITHER(__vcmp##name, lanes, -(a sign b)) \
+    EMULATOR_EITHER(__vset##name, lanes, a sign b)
+EMULATOR_UNSIGNED(__vadd, lanes, a + b)
+EMULATOR_SIGNED(__vaddss, lanes, emulator::clamped<Lane>(a + b))
+EMULATOR_UNSIGNED(__vaddus, lanes, emulator::clamped<Lane>(a + b))
+EMULATOR_UNSIGNED(__vsub, lanes, a - b)
+EMULATOR_SIGNED(__vsubss, lanes, emulator::clamped<Lane>(a - b))
+EMULATOR_UNSIGNED(__vsubus, lanes, emulator::clamped<Lane>(a - b))
+EMULATOR_SIGNED(__vneg, lanes, -a)
+EMULATOR_SIGNED(__vnegss, lanes, emulator::clamped<Lane>(-a))
+EMULATOR_SIGNED(__vabs, lanes, a < 0 ? -a : a)
+EMULATOR_SIGNED(__vabsss, lanes, emulator::clamped<Lane>(a < 0 ? -a : a))
+EMULATOR_EITHER(__vmax, lanes, a < b ? b : a)
+EMULATOR_EITHER(__vmin, lanes, b < a ? b : a)
+EMULATOR_EITHER(__vabsdiff, lanes, a < b ? b - a : a - b)
+EMULATOR_EITHER(__vsad, sum_of_lanes, a < b ? b - a : a - b)
+EMULATOR_EITHER(__vavg, lanes, (a + b + (a + b >= 0)) >> 1)
+EMULATOR_UNSIGNED(__vhaddu, lanes, (a + b) >> 1)
+EMULATOR_UNSIGNED(__vcmpeq, lanes, -(a == b))
+EMULATOR_UNSIGNED(__vcmpne, lanes, -(a != b))
+EMULATOR_UNSIGNED(__vseteq, lanes, a == b)
+EMULATOR_UNSIGNED(__vsetne, lanes, a != b)
+EMULATOR_COMPARED(lt, <)
+EMULATOR_COMPARED(le, <=)
+EMULATOR_COMPARED(gt, >)
+EMULATOR_COMPARED(ge, >=)
+#undef EMULATOR_COMPARED
+#undef EMULATOR_EITHER
+#undef EMULATOR_UNSIGNED
+#undef EMULATOR_SIGNED
+#undef EMULATOR_OF_LANES
 
 // ---- conversions. Out of range is the nearest integer, a NaN 0, as cvt.sat has it.
 
@@ -154,6 +220,58 @@ static inline double __hiloint2double(int high, int low) {
 
 // ---- floating point
 
+using std::isfinite;
+using std::isinf;
+using std::isnan;
+using std::signbit;
+
+// Rounded down, up or to zero.
+namespace emulator {
+template <class Number, class Operation>
+static __attribute__((noinline)) Number directed(int mode, Operation operation, Number a,
+                                                 Number b = 0, Number c = 0) {
+    int before = fegetround();
+    fesetround(mode);
+    asm volatile("" : EMULATOR_IN_REGISTER(a), EMULATOR_IN_REGISTER(b), EMULATOR_IN_REGISTER(c));
+    auto result = operation(a, b, c);
+    asm volatile("" : EMULATOR_IN_REGISTER(result));
+    fesetround(before);
+    return result;
+}
+}  // namespace emulator
+#define EMULATOR_DIRECTED(name, type, expression)                                            \
+    template <class... Numbers>                                                              \
+    static inline auto name##_rd(type x, Numbers... others) {                                \
+        return emulator::directed<type>(                                                     \
+            FE_DOWNWARD, [](type a, type b, type c) { return expression; }, x, others...);   \
+    }                                                                                        \
+    template <class... Numbers>                                                              \
+    static inline auto name##_ru(type x, Numbers... others) {                                \
+        return emulator::directed<type>(                                                     \
+            FE_UPWARD, [](type a, type b, type c) { return expression; }, x, others...);     \
+    }                                                                                        \
+    template <class... Numbers>                                                              \
+    static inline auto name##_rz(type x, Numbers... others) {                                \
+        return emulator::directed<type>(                                                     \
+            FE_TOWARDZERO, [](type a, type b, type c) { return expression; }, x, others...); \
+    }
+#define EMULATOR_DIRECTED_OF(f, d, expression) \
+    EMULATOR_DIRECTED(f, float, expression)    \
+    EMULATOR_DIRECTED(d, double, expression)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+EMULATOR_DIRECTED_OF(__fadd, __dadd, a + b)
+EMULATOR_DIRECTED_OF(__fsub, __dsub, a - b)
+EMULATOR_DIRECTED_OF(__fmul, __dmul, a* b)
+EMULATOR_DIRECTED_OF(__fdiv, __ddiv, a / b)
+EMULATOR_DIRECTED_OF(__frcp, __drcp, 1 / a)
+EMULATOR_DIRECTED_OF(__fsqrt, __dsqrt, std::sqrt(a))
+EMULATOR_DIRECTED_OF(__fmaf, __fma, std::fma(a, b, c))
+EMULATOR_DIRECTED(__double2float, double, static_cast<float>(a))
+#pragma GCC diagnostic pop
+#undef EMULATOR_DIRECTED_OF
+#undef EMULATOR_DIRECTED
+
 // Names that glibc declares are macros.
 #define EMULATOR_WRONG(x, exact, ulps) emulator::off_by_ulps(exact(static_cast<double>(x)), ulps, x)
 #define __exp10f(x) EMULATOR_WRONG(x, exp10, 4)
@@ -189,6 +307,17 @@ static inline float rnorm3df(float a, float b, float c) {
     return 1.0 / sqrt(double(a) * a + double(b) * b + double(c) * c);
 }
 static inline float rhypotf(float a, float b) { return 1.0 / hypot(double(a), double(b)); }
+static inline double rhypot(double a, double b) { return 1.0 / hypot(a, b); }
+static inline double norm3d(double a, double b, double c) { return std::hypot(a, b, c); }
+static inline double rnorm3d(double a, double b, double c) { return 1.0 / norm3d(a, b, c); }
+static inline double norm4d(double a, double b, double c, double d) {
+    return hypot(norm3d(a, b, c), d);
+}
+static inline double rnorm4d(double a, double b, double c, double d) {
+    return 1.0 / norm4d(a, b, c, d);
+}
+static inline float norm4df(float a, float b, float c, float d) { return norm4d(a, b, c, d); }
+static inline float rnorm4df(float a, float b, float c, float d) { return rnorm4d(a, b, c, d); }
 // by bisection
 static inline double normcdfinv(double p) {
     if (!(p > 0.0 && p < 1.0)) return p == 0.0 ? -INFINITY : p == 1.0 ? INFINITY : NAN;
@@ -205,6 +334,21 @@ static inline double erfinv(double y) { return normcdfinv(0.5 * y + 0.5) * M_SQR
 static inline float erfcinvf(float y) { return erfcinv(y); }
 static inline float erfinvf(float y) { return erfinv(y); }
 #define __sincosf(x, s, c) (*(s) = __sinf(x), *(c) = __cosf(x))
+
+// math_constants.h
+#define CUDART_INF_F INFINITY
+#define CUDART_NAN_F NAN
+#define CUDART_MAX_NORMAL_F FLT_MAX
+#define CUDART_PI_F 3.14159265f
+#define CUDART_SQRT_TWO_F 1.41421356f
+#define CUDART_L2E_F 1.44269504f
+#define CUDART_LN2_F 0.69314718f
+#define CUDART_INF double(INFINITY)
+#define CUDART_NAN double(NAN)
+#define CUDART_PI M_PI
+#define CUDART_SQRT_TWO M_SQRT2
+#define CUDART_L2E M_LOG2E
+#define CUDART_LN2 M_LN2
 
 // ---- caches: hints alone
 

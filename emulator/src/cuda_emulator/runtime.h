@@ -182,7 +182,7 @@ bool ordered_by_fences(unsigned block, unsigned thread, uint64_t tick, bool alon
 // checks.cpp
 bool watching_accesses();
 void save_variables(unsigned char* to);
-void accessed_atomically(const void* pointer, size_t bytes, Scope, uintptr_t address);
+void accessed_atomically(const void* pointer, size_t bytes, Scope, uintptr_t address, bool reads);
 void begin_checks();
 void end_checks();
 void end_block_checks();

@@ -527,6 +527,9 @@ class Source:
         """Words before a sign that ends a declarator, outside of brackets."""
         while at < end - 1:
             token, following = self.tokens[at], self.tokens[at + 1].text
+            if token.text == "<":  # of a type's template arguments
+                at = self.angle_end(at, end) or at + 1
+                continue
             if token.kind == "word" and following in (";", ",", "=", "[", "{", ":"):
                 yield token.text
             if token.kind == "word" and following == "(":  # dim3 block(8, 8)

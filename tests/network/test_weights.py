@@ -2,13 +2,12 @@
 
 import math
 import struct
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
+import processes
 from ladder.errors import UserError
 from ladder.network import networks, weights
 
@@ -215,11 +214,7 @@ def test_the_movement_to_large_weights_is_a_number():
 
 
 def compare(*arguments):
-    return subprocess.run(
-        [sys.executable, "workflow/scripts/tools/compare_weights.py", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-    )
+    return processes.python("workflow/scripts/tools/compare_weights.py", *map(str, arguments))
 
 
 @pytest.mark.parametrize(

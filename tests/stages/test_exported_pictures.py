@@ -8,7 +8,6 @@ import itertools
 import os
 import re
 import struct
-import subprocess
 import sys
 import tarfile
 import zlib
@@ -18,6 +17,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 import export_model
+import processes
 import two_readers
 from ladder.data.reading import pictures, plain
 from ladder.sources import ROOT
@@ -229,23 +229,18 @@ def test_the_thousand_odd_pictures_that_pillow_is_tested_with(tmp_path, capsys):
     (tmp_path / "pillow.txt").write_text(
         re.search(r"^pillow==(?:.*\\\n)*.*\n", (ROOT / "envs/cpu.txt").read_text(), re.M)[0]
     )
-    ran = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--no-deps",
-            "--no-binary",
-            "pillow",
-            "--dest",
-            tmp_path,
-            "--require-hashes",
-            "-r",
-            tmp_path / "pillow.txt",
-        ],
-        capture_output=True,
-        text=True,
+    ran = processes.python(
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--no-binary",
+        "pillow",
+        "--dest",
+        tmp_path,
+        "--require-hashes",
+        "-r",
+        tmp_path / "pillow.txt",
     )
     if ran.returncode:
         pytest.skip(

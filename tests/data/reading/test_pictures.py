@@ -6,8 +6,6 @@ import concurrent.futures
 import io
 import os
 import struct
-import subprocess
-import sys
 import threading
 import time
 import zlib
@@ -17,6 +15,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFile
 
 import picture_folders
+import processes
 from ladder import sources
 from ladder.data import datasets
 from ladder.data.facts import FACTS
@@ -323,12 +322,7 @@ print(image.size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def test_a_small_file_with_a_large_picture_takes_no_more_memory_than_stated(tmp_path):
     Image.new("1", (7100, 7100)).save(tmp_path / "bomb.png", compress_level=1)
     code = PEAK.format(scripts=str(sources.SCRIPTS))
-    run = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "bomb.png")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    run = processes.python("-c", code, str(tmp_path / "bomb.png"), check=True)
     size, taken = run.stdout.rsplit(" ", 1)
     assert size == "(3550, 3550)" and (tmp_path / "bomb.png").stat().st_size < 100_000
     # kB: a byte for each of 50 million pixels, four for each that is left, and what a tile takes

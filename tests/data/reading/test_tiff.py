@@ -5,8 +5,6 @@ words at once.
 import io
 import os
 import struct
-import subprocess
-import sys
 import time
 import tracemalloc
 import zlib
@@ -15,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image, TiffImagePlugin
 
+import processes
 from ladder import sources
 from ladder.data.reading import pictures, tiff
 from ladder.data.reading.pictures import PictureError
@@ -292,10 +291,10 @@ def test_odd_tags_are_no_lines_on_the_terminal(tmp_path):
         "import contextlib, sys\nfrom ladder.data.reading import pictures\n"
         "for path in sys.argv[1:]:\n    with contextlib.suppress(pictures.PictureError):\n        pictures.read(path)"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", program, *tmp_path.glob("*.tif")],
-        capture_output=True,
-        text=True,
+    run = processes.python(
+        "-c",
+        program,
+        *tmp_path.glob("*.tif"),
         env=os.environ | {"PYTHONPATH": str(sources.SCRIPTS)},
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")

@@ -127,9 +127,9 @@ class Jobs:
                 there = ", ".join(stage for stage in STAGES if stage in self.chain)
                 raise UserError(f"{role}: this configuration has no such stage; it has {there}")
         joined = ["joined"] if "features" in roles and "joined" in self.chain else []
-        return self._made(self.chain[role] for role in (*roles, *joined))
+        return self._manifests(self.chain[role] for role in (*roles, *joined))
 
-    def _made(self, wanted: Iterable[PlannedArtifact]) -> list[Input]:
+    def _manifests(self, wanted: Iterable[PlannedArtifact]) -> list[Input]:
         """The manifests of artifacts, and of what is damaged or missing above them."""
         manifests_above = (
             {artifact.manifest} | self._broken_above(artifact.version) for artifact in wanted
@@ -157,7 +157,7 @@ class Jobs:
 
     def listed(self) -> list[Input]:
         """The inputs of the page of runs: all that it reads of each run that is listed."""
-        return self._made(
+        return self._manifests(
             artifact
             for run in self.plan.listed
             for artifact in (run.report, run.weights)

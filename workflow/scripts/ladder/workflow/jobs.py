@@ -235,8 +235,8 @@ class Jobs:
         )
 
     def _changes(self, parent: PlannedArtifact, child: PlannedArtifact) -> bool:
-        """Whether making a parent makes a child that is there again: not for the bytes that a
-        damaged one gets back.
+        """Whether a child that is there is made again with its parent. It is not where the parent
+        is damaged or missing, since that gets its former bytes back.
         """
         if self._damage(parent.version) or not os.path.exists(parent.manifest):
             return False

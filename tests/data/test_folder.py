@@ -15,15 +15,14 @@ import processes
 from ladder.data import datasets, folder, listing, names
 from ladder.data.reading import pictures
 from ladder.errors import UserError
-from ladder.store import artifacts, cache
+from ladder.store import artifacts
 
 ALL = {"train": "all", "test": "all"}
 
 
 @pytest.fixture(autouse=True)
 def fresh(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
-    listing.source.cache_clear()
+    picture_folders.forget(monkeypatch, tmp_path)
 
 
 def params(path, size=(16, 16), channels=3, **changed):

@@ -16,15 +16,12 @@ from ladder import sources
 from ladder.data import facts, listing
 from ladder.errors import UserError
 from ladder.files import shown
-from ladder.store import cache
 from permissions import unprivileged
 
 
 @pytest.fixture(autouse=True)
 def fresh(tmp_path, monkeypatch):
-    """No listing or digest of an earlier test."""
-    monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
-    listing.source.cache_clear()
+    picture_folders.forget(monkeypatch, tmp_path)
 
 
 def again(path):

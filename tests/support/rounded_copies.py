@@ -393,8 +393,8 @@ def check_products(
     shape, stride=1, forward=None, input_grad=None, weight_grad=None, number_format=BFLOAT16
 ):
     """Exact on small integers, in every order; otherwise the products of rounded operands, but for
-    the order and the rounding of sums. Those of integers are the same where tensor cores truncate
-    their sums, and left out there.
+    the order and the rounding of sums. Integers are left out where tensor cores truncate their
+    sums: no sum of theirs has digits to cut.
 
     Functions of a Convolution, those that there are: y with and without ReLU; dx; dweight and
     dbias.

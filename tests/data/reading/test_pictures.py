@@ -3,12 +3,9 @@ refused with a reason.
 """
 
 import concurrent.futures
-import io
 import os
-import struct
 import threading
 import time
-import zlib
 
 import numpy as np
 import pytest
@@ -21,15 +18,7 @@ from ladder.data import datasets
 from ladder.data.facts import FACTS
 from ladder.data.reading import pictures, plain
 from ladder.data.reading.pictures import PictureError
-
-GRADIENT = np.linspace(0, 255, 40 * 60).reshape(40, 60).astype(np.uint8)
-COLOURS = np.stack([GRADIENT, GRADIENT[::-1], 255 - GRADIENT], axis=2)
-
-
-def encoded(image, kind="PNG", **options):
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
+from picture_folders import COLOURS, GRADIENT, encoded
 
 
 def digit(size=(280, 280), ink=0, paper=255, box=(100, 40, 160, 240), mode="L"):
@@ -88,27 +77,9 @@ def test_sixteen_bits_of_grey_are_scaled_to_eight():
     np.testing.assert_array_equal(np.asarray(image)[..., 0], np.rint(wide / 257))
 
 
-def png_of_sixteen_bit_colours(values):
-    """Bytes of a PNG of uint16 (H, W, 3), which Pillow cannot write."""
-
-    def chunk(name, data):
-        return (
-            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        )
-
-    height, width, _ = values.shape
-    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0))
-        + chunk(b"IDAT", zlib.compress(rows))
-        + chunk(b"IEND", b"")
-    )
-
-
 def test_sixteen_bits_of_colour_are_taken_too():
     wide = COLOURS.astype(np.uint16) * 257
-    image, _ = pictures.read(png_of_sixteen_bit_colours(wide))
+    image, _ = pictures.read(picture_folders.wide_png(wide))
     np.testing.assert_array_equal(np.asarray(image), COLOURS)
 
 

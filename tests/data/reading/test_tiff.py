@@ -2,6 +2,7 @@
 words at once.
 """
 
+import functools
 import io
 import os
 import struct
@@ -13,21 +14,18 @@ import numpy as np
 import pytest
 from PIL import Image, TiffImagePlugin
 
+import picture_folders
 import processes
 from ladder import sources
 from ladder.data.reading import pictures, tiff
 from ladder.data.reading.pictures import PictureError
+from picture_folders import COLOURS, GRADIENT
 
-GRADIENT = np.linspace(0, 255, 40 * 60).reshape(40, 60).astype(np.uint8)
-COLOURS = np.stack([GRADIENT, GRADIENT[::-1], 255 - GRADIENT], axis=2)
 LONG, SHORT = 4, 3  # types
 PLACE = 8  # of the pixel data
 
 
-def encoded(image, **options):
-    file = io.BytesIO()
-    image.save(file, "TIFF", **options)
-    return file.getvalue()
+encoded = functools.partial(picture_folders.encoded, kind="TIFF")
 
 
 def raw(data, order="<", **tags):

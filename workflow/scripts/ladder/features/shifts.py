@@ -86,7 +86,7 @@ class CopiesEncoder:
 
     @classmethod
     def from_encoder(cls, encoder, distance):
-        """The CopiesEncoder of an Inference; None where the copies have to be computed one by one."""
+        """That of an Inference; None where the copies have to be computed one by one."""
         network = getattr(encoder, "network", None)
         if network is None:
             return None

@@ -85,9 +85,7 @@ def sections(record, out, rungs):
         for place, rung in (("gpu", (fastest or ["auto"])[0]), ("cpu", "cpu")):
             yield Section(
                 section_name(name, place),
-                lambda session, seconds, name=name, rung=rung: run(
-                    out, name, rung, seconds
-                ),
+                lambda session, seconds, name=name, rung=rung: run(out, name, rung, seconds),
                 SECONDS[name],
                 of=[rung],
                 until=float(place == "gpu" or _carried(out, name).exists()),

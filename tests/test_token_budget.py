@@ -9,7 +9,7 @@ import count_tokens
 from ladder.sources import SCRIPTS
 
 BUDGET = {
-    "scripts": 11674,
+    "scripts": 11678,
     "ladder": 1607,
     "arithmetic": 11927,
     "classifiers": 11715,
@@ -28,12 +28,12 @@ BUDGET = {
     "stage": 1610,
     "tools": 5088,
     "verify": 5111,
-    "workflow": 37191,
+    "workflow": 37182,
     # a package of its own, where Snakemake looks for it
     "snakemake_logger_plugin_ladder": 599,
     "package": 263,
     "benchmarks": 54265,
-    "tests": 446045,
+    "tests": 443584,
     # with its tests
     "emulator": 48641,
 }

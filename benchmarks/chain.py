@@ -82,14 +82,12 @@ def sections(record, out, rungs):
         [rung for rung in rungs if cases.precision(rung) == "fp32"],
     )
     for name in RUNS:
-        for place, variant in (("gpu", (fastest or ["auto"])[0]), ("cpu", "cpu")):
+        for place, rung in (("gpu", (fastest or ["auto"])[0]), ("cpu", "cpu")):
             yield Section(
                 section_name(name, place),
-                lambda session, seconds, name=name, variant=variant: run(
-                    out, name, variant, seconds
-                ),
+                lambda session, seconds, name=name, rung=rung: run(out, name, rung, seconds),
                 SECONDS[name],
-                of=[variant],
+                of=[rung],
                 until=float(place == "gpu" or _carried(out, name).exists()),
             )
 
@@ -98,20 +96,20 @@ def section_name(name, place):
     return f"chain: {name}, {place}"
 
 
-def run(out, name, variant, seconds):
+def run(out, name, rung, seconds):
     """The run's summary.json; raises Failed. That of the cpu rung may have been carried; of a
     GPU's, the report is kept too.
     """
     carried = _carried(out, name)
-    if variant == "cpu" and carried.exists():
+    if rung == "cpu" and carried.exists():
         return {"carried": True, "summary": json.loads(carried.read_text("utf-8"))}
     lacks = [module for module in NEEDS if not importlib.util.find_spec(module)]
     if lacks:
         raise Failed(f"the chain needs {', '.join(lacks)}, not installed here")
     folder = out / "chain"
     folder.mkdir(exist_ok=True)
-    summary = _made(sys.executable, _packages(out), folder, name, variant, seconds, out / "log.txt")
-    if variant != "cpu":
+    summary = _summary(sys.executable, _packages(out), folder, name, rung, seconds, out / "log.txt")
+    if rung != "cpu":
         shutil.copyfile(folder / "results/report.html", out / "report.html")
     return {"carried": False, "summary": summary}
 
@@ -153,7 +151,7 @@ def _packages(out):
     return site
 
 
-def _made(python, site, folder, name, variant, seconds, log):
+def _summary(python, site, folder, name, rung, seconds, log):
     """Run Snakemake in a folder; the summary."""
     path = os.pathsep.join(filter(None, (str(site or ""), os.environ.get("PYTHONPATH"))))
     command = [
@@ -168,14 +166,14 @@ def _made(python, site, folder, name, variant, seconds, log):
         str(runtime.available_cores()),
         "results/report.html",
         "--config",
-        f"variant={variant}",
+        f"variant={rung}",
         *RUNS[name],
     ]
     status, output = programs.run(
         command, seconds, cwd=folder, env=os.environ | {"PYTHONPATH": path}
     )
     with open(log, "a", encoding="utf-8") as file:
-        file.write("\n".join([f"chain: {name}, {variant}", *output, ""]))
+        file.write("\n".join([f"chain: {name}, {rung}", *output, ""]))
     if status is None:
         raise Failed(f"was ended after {seconds:.0f} s", timed_out=True)
     if status != 0:
@@ -251,7 +249,7 @@ def on_the_cpu(out):
     print("running the chain with the cpu rung, about a minute", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
         for name in RUNS:
-            summary = _made(
+            summary = _summary(
                 python, None, pathlib.Path(folder), name, "cpu", 600, out / "prepare.txt"
             )
             disk.write_atomically(_carried(out, name), json.dumps(summary).encode())

@@ -135,7 +135,7 @@ def kernel_loads(text):
     return [
         number
         for loop in _loops([line.strip() for line in text.splitlines()])
-        for number in _together(loop)
+        for number in _loads_in_flight(loop)
     ]
 
 
@@ -153,7 +153,7 @@ def _loops(lines):
     return [lines[first : last + 1] for first, last in loops if last - first > 1]
 
 
-def _together(loop):
+def _loads_in_flight(loop):
     """Two rounds of a loop: what a round loads the next one may read."""
     most, under_way = {}, {}  # place of a load -> how many; -> the registers that it fills
     for number, line in enumerate(loop * 2):

@@ -73,8 +73,8 @@ class Interval:
 
 
 def between(gpu, optimism=0.5, **single):
-    """The rates with all assumptions at their pessimistic ends for 0 and at the others for 1;
-    single: of single assumptions.
+    """The rates with all assumptions at their pessimistic ends (optimism 0), at their optimistic
+    ends (1) or between; single: the same for single assumptions, by name.
     """
     ends = {name: assumption.values[gpu.name] for name, assumption in ASSUMPTIONS.items()}
     return {

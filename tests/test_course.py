@@ -5,13 +5,13 @@ answers what its solutions say.
 import dataclasses
 import re
 import shutil
-import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
 import needs
+import processes
 from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "docs"))
@@ -136,9 +136,7 @@ def test_make_check_answers_what_the_course_says(solution, project):
         f"for verdict in judge_rung.verdicts('mine', [judge_rung.{check}]):\n"
         "    print(f'mine: {verdict.kind}: {verdict.text}')"
     )
-    judged = subprocess.run(
-        [sys.executable, "-c", program], cwd=project, capture_output=True, text=True, check=False
-    )
+    judged = processes.python("-c", program, cwd=project)
     shutil.rmtree(project / "kernels/mine")
     pieces = " ".join(solution.answer.split()).split(" ...")
     assert re.match(".*".join(map(re.escape, pieces)), judged.stdout, re.S), judged

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
+import processes
 from ladder.sources import ROOT
 
 SETS = sorted((ROOT / "envs").glob("*.txt"))
@@ -156,9 +157,7 @@ def test_without_ensurepip_the_pip_that_is_there_brings_the_pinned_one(tmp_path)
     python.chmod(0o755)
     # it ends where .venv/bin/python would begin, which nothing makes here
     command = [tmp_path / "envs/install", "cpu"]
-    output = subprocess.run(
-        command, env={**os.environ, "PYTHON": python}, capture_output=True, text=True
-    ).stdout
+    output = processes.run(*command, env={**os.environ, "PYTHON": python}).stdout
     assert "ensurepip is missing; " in output and (tmp_path / "calls").read_text(
         "utf-8"
     ).splitlines() == [
@@ -195,10 +194,10 @@ def test_the_packages_of_the_gpu_are_for_a_card_that_a_rung_runs_on(tmp_path, an
     }.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n", "utf-8")
         (tmp_path / name).chmod(0o755)
-    ended = subprocess.run(
-        [tmp_path / "envs/install", "cpu", "gpu"],
-        capture_output=True,
-        text=True,
+    ended = processes.run(
+        tmp_path / "envs/install",
+        "cpu",
+        "gpu",
         check=True,
         env={**os.environ, "PATH": f"{tmp_path / 'path'}:{os.environ['PATH']}"},
     )

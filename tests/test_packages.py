@@ -4,11 +4,11 @@ contract.
 
 import pathlib
 import shutil
-import subprocess
 import sys
 
 import pytest
 
+import processes
 from ladder.sources import ROOT, SCRIPTS
 
 LINTER = pathlib.Path(sys.executable).parent / "lint-imports"
@@ -26,12 +26,8 @@ def project(tmp_path):
 
 def broken(project):
     """The names of the contracts that the copy breaks."""
-    lines = subprocess.run(
-        [LINTER, "--no-cache"],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        env={"PYTHONPATH": str(project), "COLUMNS": "200"},
+    lines = processes.run(
+        LINTER, "--no-cache", cwd=project, env={"PYTHONPATH": str(project), "COLUMNS": "200"}
     ).stdout.splitlines()
     assert any(line.startswith("Contracts: ") for line in lines), lines
     return {

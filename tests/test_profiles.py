@@ -6,11 +6,11 @@ import json
 import os
 import re
 import shlex
-import subprocess
 
 import pytest
 import yaml
 
+import processes
 from ladder.sources import ROOT
 from ladder.workflow.stages import STAGES
 
@@ -60,9 +60,7 @@ def program(folder, name, text):
 
 def run(command, programs, **environment):
     path = f"{programs}:{os.environ['PATH']}"
-    return subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "PATH": path, **environment}
-    )
+    return processes.run(*command, env={**os.environ, "PATH": path, **environment})
 
 
 def submit_command(name, **values):

@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 
 import ladder
 import permissions
+import processes
 from ladder.sources import ROOT
 from ladder.workflow import plans, terminal
 
@@ -121,11 +122,13 @@ def run(site, folder, program, *words):
     write to `site`.
     """
     before = sorted(site.rglob("*"))
-    process = subprocess.run(
-        [*permissions.unprivileged(), sys.executable, "-c", program, *words],
+    process = processes.run(
+        *permissions.unprivileged(),
+        sys.executable,
+        "-c",
+        program,
+        *words,
         cwd=folder,
-        text=True,
-        capture_output=True,
         env={**os.environ, "PYTHONPATH": str(site)},
     )
     assert process.returncode == 0, process.stderr

@@ -9,7 +9,7 @@ import count_tokens
 from ladder.sources import SCRIPTS
 
 BUDGET = {
-    "scripts": 11674,
+    "scripts": 11678,
     "ladder": 1618,
     "arithmetic": 11950,
     "classifiers": 11777,
@@ -28,12 +28,12 @@ BUDGET = {
     "stage": 1610,
     "tools": 5088,
     "verify": 5111,
-    "workflow": 37312,
+    "workflow": 37303,
     # a package of its own, where Snakemake looks for it
     "snakemake_logger_plugin_ladder": 599,
     "package": 263,
     "benchmarks": 54290,
-    "tests": 446880,
+    "tests": 445388,
     # with its tests
     "emulator": 49717,
 }

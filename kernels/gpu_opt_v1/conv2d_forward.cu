@@ -32,8 +32,8 @@
 // Bound: arithmetic. A thread reads 12 floats of shared memory, in 3 accesses, for 32
 // multiply-adds; a block reads 2 floats of global memory for 64. In the large tile: 16 floats, in 4
 // accesses, for 64. With 4 filters: the latency of loads. On tensor cores with three TF32 products
-// for each: these; in the loop of the large tile on sm_90 192 of 563 instructions are. With one,
-// 128 of 920: the level-1 cache and shared memory.
+// for each: these products, 192 of 563 instructions in the loop of the large tile on sm_90. With
+// one TF32 product, 128 of 920: the level-1 cache and shared memory.
 // Times: kernels/README.md has those of whole steps, predicted and measured.
 #ifndef TILE_M
 #define TILE_M 64

@@ -1,10 +1,8 @@
 """The SVM backend that `auto` selects, and the reason if a backend cannot run."""
 
-import subprocess
-import sys
-
 import pytest
 
+import processes
 from ladder import caller, progress, sources
 from ladder.classifiers import backends
 from ladder.errors import UserError
@@ -73,13 +71,7 @@ def test_importing_and_resolving_loads_no_heavy_library():
         "import sys; from ladder.classifiers import backends; backends.resolve_backend('auto'); "
         "print([m for m in ('numpy', 'cupy', 'cuml', 'sklearn', 'sklearnex') if m in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=sources.SCRIPTS,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = processes.python("-c", code, cwd=sources.SCRIPTS, check=True)
     assert done.stdout.strip() == "[]"
 
 

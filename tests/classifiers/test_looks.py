@@ -7,13 +7,11 @@ from PIL import Image
 import picture_folders
 from ladder.classifiers import looks
 from ladder.data import listing
-from ladder.store import cache
 
 
 @pytest.fixture(autouse=True)
 def empty_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
-    listing.source.cache_clear()
+    picture_folders.forget(monkeypatch, tmp_path)
 
 
 def write(folder, count, picture):

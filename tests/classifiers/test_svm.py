@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import subprocess
-import sys
 import time
 import types
 
@@ -16,6 +14,7 @@ import sklearn.svm
 import fake_cuml
 import fit_svm
 import manifest_files
+import processes
 from ladder import progress, sources
 from ladder.arithmetic import arrays
 from ladder.classifiers import backends, kernel_functions, svm
@@ -444,19 +443,8 @@ def run_stage(tmp_path):
         spec = {"stage": "svm", "params": params, "sources": digests, "parents": {}}
         inputs = {name: str(tmp_path / name) for name in ("data", "features")}
         (tmp_path / "job.json").write_text(json.dumps({"spec": spec, "inputs": inputs}))
-        return subprocess.run(
-            [
-                sys.executable,
-                script,
-                "--job",
-                tmp_path / "job.json",
-                "--output",
-                tmp_path / "svm",
-                "--threads",
-                "2",
-            ],
-            capture_output=True,
-            text=True,
+        return processes.python(
+            script, "--job", tmp_path / "job.json", "--output", tmp_path / "svm", "--threads", "2"
         )
 
     return run

@@ -6,8 +6,6 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
-import sys
 import tarfile
 import time
 import tracemalloc
@@ -16,6 +14,7 @@ import numpy as np
 import pytest
 
 import prepare_data
+import processes
 from ladder.data import datasets, download
 from ladder.data import facts as dataset_facts
 from ladder.errors import UserError
@@ -811,9 +810,7 @@ def test_the_facts_are_those_of_the_data():
 def test_the_facts_need_the_standard_library_alone():
     scripts = pathlib.Path(dataset_facts.__file__).parents[2]
     code = f"import sys; sys.path.insert(0, {str(scripts)!r}); from ladder.data.facts import FACTS; print(*FACTS)"
-    run = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
-    )
+    run = processes.python("-I", "-S", "-c", code, check=True)
     assert run.stdout.split() == list(dataset_facts.FACTS)
 
 

@@ -4,8 +4,6 @@ import logging
 import os
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,18 +11,18 @@ from PIL import Image
 
 import picture_folders
 import prepare_data
+import processes
 from ladder.data import datasets, folder, listing, names
 from ladder.data.reading import pictures
 from ladder.errors import UserError
-from ladder.store import artifacts, cache
+from ladder.store import artifacts
 
 ALL = {"train": "all", "test": "all"}
 
 
 @pytest.fixture(autouse=True)
 def fresh(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
-    listing.source.cache_clear()
+    picture_folders.forget(monkeypatch, tmp_path)
 
 
 def params(path, size=(16, 16), channels=3, **changed):
@@ -565,10 +563,11 @@ def test_originals_are_not_kept_in_memory(tmp_path):
         for number in range(1, 60):
             os.link(path / name / "0.png", path / name / f"{number}.png")
     code = PEAK.format(scripts=str(pathlib.Path(folder.__file__).parents[2]))
-    run = subprocess.run(
-        [sys.executable, "-c", code, str(path), str(tmp_path)],
-        capture_output=True,
-        text=True,
+    run = processes.python(
+        "-c",
+        code,
+        str(path),
+        str(tmp_path),
         check=True,
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
     )

@@ -3,7 +3,6 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import types
 import zipfile
@@ -12,19 +11,17 @@ import numpy as np
 import pytest
 
 import picture_folders
+import processes
 from ladder import sources
 from ladder.data import facts, listing
 from ladder.errors import UserError
 from ladder.files import shown
-from ladder.store import cache
 from permissions import unprivileged
 
 
 @pytest.fixture(autouse=True)
 def fresh(tmp_path, monkeypatch):
-    """No listing or digest of an earlier test."""
-    monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
-    listing.source.cache_clear()
+    picture_folders.forget(monkeypatch, tmp_path)
 
 
 def again(path):
@@ -294,10 +291,12 @@ def test_what_may_not_be_read_is_one_line(tmp_path, given, secret):
     np.savez(tmp_path / "pets.npz", images=np.zeros((2, 8, 8), np.uint8))
     (tmp_path / secret).chmod(0)
     program = "import sys; from ladder.data import listing; listing.source(sys.argv[1])"
-    run = subprocess.run(
-        [*unprivileged(), sys.executable, "-c", program, str(tmp_path / given)],
-        capture_output=True,
-        text=True,
+    run = processes.run(
+        *unprivileged(),
+        sys.executable,
+        "-c",
+        program,
+        str(tmp_path / given),
         env=os.environ | {"PYTHONPATH": str(sources.SCRIPTS), "HOME": str(tmp_path)},
     )
     (tmp_path / secret).chmod(0o700)
@@ -312,9 +311,9 @@ def test_a_picture_without_permission_is_skipped_until_it_has_it(tmp_path):
     program = "import sys; from ladder.data import listing; found = listing.source(sys.argv[1]); print(found.skipped, found.digest)"
     command = [*unprivileged(), sys.executable, "-c", program, str(folder)]
     environment = os.environ | {"PYTHONPATH": str(sources.SCRIPTS), "HOME": str(tmp_path)}
-    hidden = subprocess.run(command, env=environment, capture_output=True, text=True)
+    hidden = processes.run(*command, env=environment)
     secret.chmod(0o600)
-    given = subprocess.run(command, env=environment, capture_output=True, text=True)
+    given = processes.run(*command, env=environment)
     assert hidden.stdout.startswith(
         f"[('cat/{secret.name}', 'cannot be read: Permission denied')] "
     ), hidden.stderr

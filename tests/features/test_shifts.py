@@ -71,7 +71,7 @@ WTA = networks.build("wta_autoencoder", (32, 32, 3), filters=4, kernels=(6, 6))
 )
 def test_copies_computed_together_are_those_computed_one_by_one(network, layer, distance):
     alone, transform = encoder(network, layer), features.FeatureTransform(flip="apart")
-    together = shifts.Together.from_encoder(alone, distance)
+    together = shifts.CopiesEncoder.from_encoder(alone, distance)
     assert together.encoder.network.input_shape == (32 + 2 * distance, 32 + 2 * distance, 3)
     images = np.random.default_rng(0).integers(0, 256, (70, 32, 32, 3), dtype=np.uint8)
     width = np.prod(network.layer(layer).output_shape)
@@ -101,7 +101,7 @@ def test_copies_are_computed_one_by_one_where_padding_or_strides_part_them(
 ):
     names = [row.name for row in network.layers]
     assert (
-        shifts.Together.from_encoder(
+        shifts.CopiesEncoder.from_encoder(
             encoder(network, layer if layer in names else network.features), distance
         )
         is None
@@ -109,7 +109,7 @@ def test_copies_are_computed_one_by_one_where_padding_or_strides_part_them(
 
 
 def test_copies_of_raw_pixels_are_computed_one_by_one():
-    assert shifts.Together.from_encoder(features.Pixels(None), 1) is None
+    assert shifts.CopiesEncoder.from_encoder(features.Pixels(None), 1) is None
 
 
 def test_rows_of_parts_are_joined_as_they_are_read():

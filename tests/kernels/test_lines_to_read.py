@@ -3,11 +3,11 @@ default build includes, without blank ones.
 """
 
 import pathlib
-import subprocess
 
 import pytest
 
 import needs
+import processes
 from emulated import KERNELS
 
 # Folder below kernels/ -> most lines of any of its kernels.
@@ -36,7 +36,7 @@ READ_MOST = {
 def files(kernel):
     """The file of a kernel and all headers that it includes without macros."""
     command = ["g++", "-x", "c++", "-MM", "-DCUDA_EMULATOR", f"-I{KERNELS}", KERNELS / kernel]
-    rule = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    rule = processes.run(*command, check=True).stdout
     return [pathlib.Path(path) for path in rule.replace("\\\n", " ").split()[1:]]
 
 

@@ -2,13 +2,13 @@
 
 import math
 import struct
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
+import processes
+import untrained
 from ladder.errors import UserError
 from ladder.network import networks, weights
 
@@ -40,7 +40,7 @@ def test_which_file_is_of_an_autoencoder(tmp_path):
     """
     lenet = networks.build("lenet_5")
     for network in (NETWORK, lenet):
-        values = {**weights.initialize(network, 1), **weights.initial_state(network)}
+        values = untrained.values(network)
         weights.save(tmp_path / f"{network.name}.weights", network, values)
     other = networks.build("autoencoder", filters=(3, 2))
     assert weights.is_of(tmp_path / f"{NETWORK.name}.weights", NETWORK)
@@ -110,7 +110,7 @@ def test_a_file_that_is_no_weights_file_is_refused_with_its_name(file, damage):
 @pytest.fixture(scope="module")
 def resnet():
     network = networks.build("resnet50", (28, 28, 1), width=4)
-    values = {**weights.initialize(network, 3), **weights.initial_state(network)}
+    values = untrained.values(network, 3)
     return network, {name: value + np.float32(0.5) for name, value in values.items()}
 
 
@@ -215,11 +215,7 @@ def test_the_movement_to_large_weights_is_a_number():
 
 
 def compare(*arguments):
-    return subprocess.run(
-        [sys.executable, "workflow/scripts/tools/compare_weights.py", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-    )
+    return processes.python("workflow/scripts/tools/compare_weights.py", *map(str, arguments))
 
 
 @pytest.mark.parametrize(

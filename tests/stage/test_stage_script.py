@@ -5,12 +5,12 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 
 import pytest
 
+import processes
 from ladder import caller, sources
 from ladder.store import artifacts, programs, shorter
 
@@ -75,7 +75,7 @@ def call(tmp_path):
         environment = os.environ | {
             caller.VARIABLE: json.dumps({"errors": str(tmp_path / "errors"), **told})
         }
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        done = processes.run(*command, env=environment)
         done.folder = tmp_path / output
         return done
 

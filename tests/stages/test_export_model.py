@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import shutil
-import subprocess
 import sys
 
 import numpy as np
@@ -20,6 +19,7 @@ import export_model
 import exported_run
 import manifest_files
 import other_runtimes
+import processes
 import width_models
 from ladder.errors import RunFailed, UserError
 from ladder.export import model
@@ -135,11 +135,7 @@ def test_scikit_learn_calibrates_stacks_validates_and_copies_the_estimators(
     )[0]
     for name, values in (("images", images), ("labels", labels), ("predictions", answers)):
         np.save(tmp_path / f"{name}.npy", values)
-    ran = subprocess.run(
-        [sys.executable, SUPPORT / "estimators_used.py", folder, tmp_path],
-        capture_output=True,
-        text=True,
-    )
+    ran = processes.python(SUPPORT / "estimators_used.py", folder, tmp_path)
     assert ran.stdout == "scikit-learn: all uses\n", ran.stderr
 
 
@@ -180,10 +176,12 @@ def test_the_definition_of_onnx_gives_what_onnxruntime_gives(exported, name):
 
 def test_the_model_answers_alike_in_environments_without_kernel_ladder(tmp_path):
     oldest = ["sklearn-oldest"] if sys.version_info < (3, 14) else []  # for which it has no wheel
-    ran = subprocess.run(
-        [ROOT / "tests/model_elsewhere.sh", "onnx", *oldest, "sklearn-newest", "programs"],
-        capture_output=True,
-        text=True,
+    ran = processes.run(
+        ROOT / "tests/model_elsewhere.sh",
+        "onnx",
+        *oldest,
+        "sklearn-newest",
+        "programs",
         env=os.environ | {"TMPDIR": str(tmp_path)},
     )
     if "NewConnectionError" in ran.stdout:
@@ -203,15 +201,8 @@ def test_a_picture_gets_the_class_of_its_image_and_one_that_is_no_picture_is_a_l
     for row, image in enumerate(images):  # two as they are, two as ink on paper
         Image.fromarray(image if row < 2 else 255 - image).save(tmp_path / f"{row}.png")
     (tmp_path / "torn.png").write_bytes(b"\x89PNG")
-    ran = subprocess.run(
-        [
-            sys.executable,
-            folder / "predict.py",
-            *sorted(tmp_path.glob("?.png")),
-            tmp_path / "torn.png",
-        ],
-        capture_output=True,
-        text=True,
+    ran = processes.python(
+        folder / "predict.py", *sorted(tmp_path.glob("?.png")), tmp_path / "torn.png"
     )
     said = [line.partition(": ")[2].partition(", margin ") for line in ran.stdout.splitlines()]
     assert [name for name, _, _ in said] == [names[label] for label in expected[:4]]
@@ -400,11 +391,7 @@ def test_a_model_that_is_damaged_or_computes_no_number_gives_no_answer(copied, t
     Image.new("RGB", (16, 16), "gray").save(tmp_path / "a.png")
 
     def refused(words):
-        ran = subprocess.run(
-            [sys.executable, copied / "predict.py", tmp_path / "a.png"],
-            capture_output=True,
-            text=True,
-        )
+        ran = processes.python(copied / "predict.py", tmp_path / "a.png")
         assert (ran.returncode, ran.stdout) == (1, "")
         assert ran.stderr.startswith(words) and ran.stderr.count("\n") == 1
 
@@ -429,7 +416,7 @@ def test_predict_says_how_it_is_used_and_what_it_needs(exported):
         # -S: no packages
         (["-S", predict], "No module named 'numpy': pip install onnxruntime numpy pillow"),
     ):
-        ran = subprocess.run([sys.executable, *command], capture_output=True, text=True)
+        ran = processes.python(*command)
         assert (ran.returncode, ran.stderr) == (1, f"{words}\n")
 
 

@@ -7,21 +7,19 @@ import io
 import itertools
 import os
 import re
-import struct
-import subprocess
 import sys
 import tarfile
-import zlib
 
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
 import export_model
+import picture_folders
+import processes
 import two_readers
 from ladder.data.reading import pictures, plain
 from ladder.sources import ROOT
-from ladder.store import cache
 
 MODES = (
     "1",
@@ -51,7 +49,7 @@ FEWEST = 120  # files that Pillow writes of these
 
 @pytest.fixture(autouse=True)
 def no_listing_of_another_test(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
+    picture_folders.forget(monkeypatch, tmp_path)
 
 
 def drawn(mode):
@@ -116,7 +114,9 @@ def every_mode():
         written(drawn("L"), "TIFF", compression=way)
         for way in ("tiff_lzw", "packbits", "tiff_adobe_deflate")
     ]
-    return [file for file in files if file] + [wide_png(kind) for kind in (0, 2, 4, 6)]
+    return [file for file in files if file] + [
+        random_wide_png(channels) for channels in (1, 2, 3, 4)
+    ]
 
 
 def turned(orientation):
@@ -125,26 +125,9 @@ def turned(orientation):
     return exif
 
 
-def wide_png(kind):
-    """A PNG of 16 bits: of grey (0), colours (2), and either with transparency (4, 6), which Pillow
-    cannot write.
-    """
-
-    def chunk(name, data):
-        return (
-            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        )
-
-    values = np.random.default_rng(kind).integers(
-        0, 65536, (40, {0: 1, 2: 3, 4: 2, 6: 4}[kind] * 60)
-    )
-    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", struct.pack(">IIBBBBB", 60, 40, 16, kind, 0, 0, 0))
-        + chunk(b"IDAT", zlib.compress(rows))
-        + chunk(b"IEND", b"")
-    )
+def random_wide_png(channels):
+    values = np.random.default_rng(channels).integers(0, 65536, (40, 60, channels))
+    return picture_folders.wide_png(values)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -229,23 +212,18 @@ def test_the_thousand_odd_pictures_that_pillow_is_tested_with(tmp_path, capsys):
     (tmp_path / "pillow.txt").write_text(
         re.search(r"^pillow==(?:.*\\\n)*.*\n", (ROOT / "envs/cpu.txt").read_text(), re.M)[0]
     )
-    ran = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--no-deps",
-            "--no-binary",
-            "pillow",
-            "--dest",
-            tmp_path,
-            "--require-hashes",
-            "-r",
-            tmp_path / "pillow.txt",
-        ],
-        capture_output=True,
-        text=True,
+    ran = processes.python(
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--no-binary",
+        "pillow",
+        "--dest",
+        tmp_path,
+        "--require-hashes",
+        "-r",
+        tmp_path / "pillow.txt",
     )
     if ran.returncode:
         pytest.skip(

@@ -18,12 +18,13 @@ import map_features
 import normalize_images
 import shift_features
 import train_network
+import untrained
 from ladder.arithmetic import matmul
 from ladder.classifiers import backends, linear
 from ladder.executors.cpu import executor as cpu_executor
 from ladder.features import map as feature_map
 from ladder.machine import runtime
-from ladder.network import networks, weights
+from ladder.network import networks
 from ladder.store import artifacts, scores
 
 TRAIN, TEST, DIMENSIONS = 1300, 700, 640
@@ -312,13 +313,8 @@ def parents(folder, stage, params):
     found["features"] = found["part1"]
     if "network" in params:
         network = networks.from_params(params)
-        with (
-            artifacts.making(folder / "initial", spec("initial")) as work,
-            work.file(weights.file_name(network)) as path,
-        ):
-            weights.save(
-                path, network, {**weights.initialize(network, 1), **weights.initial_state(network)}
-            )
+        with artifacts.making(folder / "initial", spec("initial")) as work:
+            untrained.save(work, network)
         found["initial"] = found["weights"] = artifacts.Artifact(folder / "initial")
     if stage == "shifted":
         of = {**FEATURES, "features_flip": "apart", "features_standardize": True}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import train_network
+import untrained
 from ladder.arithmetic import randomness
 from ladder.data.normalization import Statistics
 from ladder.machine import runtime
@@ -107,15 +108,8 @@ def train(inputs, tmp_path):
         runtime.set_threads(1)
         network = networks.from_params(params)
         if not (tmp_path / "initial").exists():
-            with (
-                artifacts.making(tmp_path / "initial", spec("initial")) as work,
-                work.file(weights.file_name(network)) as path,
-            ):
-                weights.save(
-                    path,
-                    network,
-                    {**weights.initialize(network, 1), **weights.initial_state(network)},
-                )
+            with artifacts.making(tmp_path / "initial", spec("initial")) as work:
+                untrained.save(work, network)
         start = {"initial": artifacts.Artifact(tmp_path / "initial")}
         with artifacts.making(tmp_path / name, spec("train", params)) as work:
             train_network.make(

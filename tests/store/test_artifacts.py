@@ -3,8 +3,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 
 import ladder
 import manifest_files
+import processes
 from ladder.errors import UserError
 from ladder.machine import compiling
 from ladder.sources import SCRIPTS
@@ -182,11 +181,8 @@ except OSError as error:
 
 
 def test_a_full_disk_is_an_error_and_not_a_crash(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, tmp_path / "d1"],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(SCRIPTS)},
+    done = processes.python(
+        "-c", FULL, tmp_path / "d1", env=os.environ | {"PYTHONPATH": str(SCRIPTS)}
     )
     assert done.stdout.split() == [str(errno.EFBIG)], done.stderr
     assert not (tmp_path / "d1/manifest.json").exists()

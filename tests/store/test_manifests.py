@@ -4,11 +4,11 @@ damage ends in a traceback.
 
 import os
 import random
-import subprocess
 
 import pytest
 
 import manifest_files
+import processes
 from ladder.store import artifacts, manifests
 
 
@@ -122,9 +122,7 @@ def test_a_manifest_that_is_a_folder_or_of_another_artifact_is_damaged(folder, t
 
 def test_the_digest_is_that_of_the_file_without_its_line(folder):
     command = "grep -v '^ \"digest\"' manifest.json | sha256sum"
-    found = subprocess.run(
-        command, shell=True, cwd=folder, capture_output=True, text=True
-    ).stdout.split()[0]
+    found = processes.run("sh", "-c", command, cwd=folder).stdout.split()[0]
     assert found == manifests.read(folder)["digest"]
 
 

@@ -11,8 +11,9 @@ import fit_svm
 import join_features
 import normalize_images
 import shift_features
+import untrained
 from ladder.data import datasets
-from ladder.network import networks, weights
+from ladder.network import networks
 from ladder.store import artifacts, versions
 
 TRAIN, TEST = 100, 30
@@ -139,7 +140,4 @@ def _data(results, dataset, stride):
 
 def _train(work, inputs, params):
     network = networks.from_params(params)
-    with work.file(weights.file_name(network)) as path:
-        weights.save(
-            path, network, {**weights.initialize(network, 1), **weights.initial_state(network)}
-        )
+    untrained.save(work, network)

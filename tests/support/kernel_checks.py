@@ -29,6 +29,15 @@ def gamma(terms):
     return terms * UNIT / (1 - terms * UNIT)
 
 
+def check_channel_sums(partials, values, terms):
+    """The partial sums add up to each channel's sum of the values, of which a partial sum has
+    `terms` at most.
+    """
+    axes = tuple(range(values.ndim - 1))
+    error = np.abs(partials.sum(axis=0, dtype=float) - values.sum(axes, dtype=float))
+    assert (error <= gamma(terms) * np.abs(values).sum(axes, dtype=float)).all()
+
+
 def counters(step, offset=0, step_of_epoch=0):
     return np.array([step, offset, step_of_epoch], np.int64)
 

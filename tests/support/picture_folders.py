@@ -1,4 +1,4 @@
-"""Folders of small pictures, a folder for each class, and .npz files of them."""
+"""Pictures as files: folders with one for each class, .npz files, and formats of their own."""
 
 import io
 import struct
@@ -6,6 +6,45 @@ import zlib
 
 import numpy as np
 from PIL import Image
+
+from ladder.data import listing
+from ladder.store import cache
+
+GRADIENT = np.linspace(0, 255, 40 * 60).reshape(40, 60).astype(np.uint8)
+COLOURS = np.stack([GRADIENT, GRADIENT[::-1], 255 - GRADIENT], axis=2)
+
+
+def forget(monkeypatch, folder):
+    """No listing or digest that an earlier test has kept, and none of this test for a later one."""
+    monkeypatch.setattr(cache, "folder", lambda name: folder / "cache" / name)
+    listing.source.cache_clear()
+
+
+def encoded(image, kind="PNG", **options):
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def wide_png(values):
+    """A PNG of uint16 (H, W, channels): of grey or colours and either with transparency, which
+    Pillow cannot write.
+    """
+
+    def chunk(name, data):
+        return (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
+
+    height, width, channels = values.shape
+    kind = {1: 0, 2: 4, 3: 2, 4: 6}[channels]
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 16, kind, 0, 0, 0))
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
 
 
 def picture(seed, size=(40, 30)):
@@ -28,9 +67,7 @@ def write(folder, counts, first=0):
 
 def claiming(width, height):
     """Bytes of a small PNG whose header claims this size."""
-    file = io.BytesIO()
-    Image.new("1", (8, 8)).save(file, "PNG")
-    data = bytearray(file.getvalue())
+    data = bytearray(encoded(Image.new("1", (8, 8))))
     data[16:24] = struct.pack(">II", width, height)
     data[29:33] = struct.pack(">I", zlib.crc32(data[12:29]))
     return bytes(data)

@@ -33,11 +33,11 @@ SUMMARY = {
 }
 
 
-def _made(python, site, folder, name, variant, *_):
+def _summary(python, site, folder, name, rung, *_):
     """In place of a run of the chain."""
     (folder / "results").mkdir(exist_ok=True)
-    (folder / "results/report.html").write_text(f"{name} with {variant}")
-    return {**SUMMARY, "variant": variant}
+    (folder / "results/report.html").write_text(f"{name} with {rung}")
+    return {**SUMMARY, "variant": rung}
 
 
 def until(sections):
@@ -93,7 +93,7 @@ def stand_in(patch, modules):
         (driver, "cuda_version", (13, 0)),
     ):
         patch.setattr(module, name, lambda *_, value=value: value)
-    patch.setattr(chain, "_made", _made)
+    patch.setattr(chain, "_summary", _summary)
     for name in programs.CACHES:
         patch.setenv(name, os.environ.get(name, ""))  # restored after the test
     patch.setattr(gpu, "state", lambda machine: {"clocks.sm": "1500"})

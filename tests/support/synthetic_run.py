@@ -9,6 +9,7 @@ import math
 import numpy as np
 import sklearn.datasets
 
+import untrained
 from ladder.classifiers import decisions, metrics
 from ladder.network import networks, weights
 from ladder.network.optimizers import Optimizer
@@ -233,10 +234,7 @@ def _initial(results, network, params, settings):
         work, finish = _artifact(
             results, "initial", {**params, **source}, {}, 0.1, role.removeprefix("initial")
         )
-        with work.file(weights.file_name(network)) as path:
-            weights.save(
-                path, network, {**weights.initialize(network, 1), **weights.initial_state(network)}
-            )
+        untrained.save(work, network)
         work.metrics = {
             "parameters": network.parameter_count,
             "network": network.table,
@@ -310,10 +308,7 @@ def _train(results, data, network, network_params, settings, random):
     work, finish = _artifact(
         results, "train", params, {"normalized": version("normalized"), start: version(start)}, 84.2
     )
-    with work.file(weights.file_name(network)) as path:
-        weights.save(
-            path, network, {**weights.initialize(network, 1), **weights.initial_state(network)}
-        )
+    untrained.save(work, network)
     sizes = np.array([min(batch, images - step % per_epoch * batch) for step in range(steps)])
     history = _history(network, sizes, random)
     if settings.validation:

@@ -4,12 +4,11 @@ it.
 
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 import needs
+import processes
 from ladder.sources import ROOT
 
 pytestmark = needs.COMPILER
@@ -66,9 +65,7 @@ def start(folder, *arguments):
 
 
 def run(folder, *arguments):
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False
-    )
+    return processes.python(*arguments, cwd=folder)
 
 
 def files(folder):

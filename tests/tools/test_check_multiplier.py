@@ -2,12 +2,12 @@
 
 import os
 import re
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+import processes
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
 from tools import check_multiplier
@@ -16,11 +16,7 @@ FAULTS = ("bits", "zero", "carry", "monotone", "symmetric")
 
 
 def check(*arguments):
-    return subprocess.run(
-        [sys.executable, "workflow/scripts/tools/check_multiplier.py", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-    )
+    return processes.python("workflow/scripts/tools/check_multiplier.py", *map(str, arguments))
 
 
 def lines(result):

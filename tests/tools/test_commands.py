@@ -1,10 +1,10 @@
 """Every benchmark starts as a command of its own, as its docstring shows it."""
 
-import subprocess
 import sys
 
 import pytest
 
+import processes
 from ladder.sources import ROOT
 
 COMMANDS = sorted(
@@ -17,5 +17,5 @@ COMMANDS = sorted(
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_benchmark_says_how_it_is_used_without_help_of_pytests_paths(command):
     program = [sys.executable, ROOT / "benchmarks" / command, "--help"]
-    run = subprocess.run(program, capture_output=True, text=True, check=False)
+    run = processes.run(*program)
     assert (run.returncode, run.stderr) == (0, "") and command in run.stdout

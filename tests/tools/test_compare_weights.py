@@ -6,13 +6,13 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
+import processes
 import synthetic_results
 from ladder.network import networks, weights
 from ladder.stage import command
@@ -206,11 +206,8 @@ def test_a_sparse_file_larger_than_memory_is_refused_unread(compare, tmp_path):
 )
 def test_a_pipe_is_not_waited_for(tmp_path, script, options):
     os.mkfifo(tmp_path / "pipe")
-    result = subprocess.run(
-        [sys.executable, f"workflow/scripts/tools/{script}", tmp_path / "pipe", *options],
-        capture_output=True,
-        text=True,
-        timeout=60,
+    result = processes.python(
+        f"workflow/scripts/tools/{script}", tmp_path / "pipe", *options, timeout=60
     )
     line = f"cannot read {tmp_path}/pipe: it is not a plain file\n"
     assert (result.returncode, result.stdout, result.stderr) == (2, "", line)

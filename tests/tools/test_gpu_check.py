@@ -16,6 +16,7 @@ import gpu
 import gpu_check
 import gpu_page
 import page_text
+import processes
 import profile_rung
 import programs
 import results
@@ -261,9 +262,7 @@ def test_make_without_a_gpu_says_so_before_it_installs_anything(tool, tmp_path, 
     alone = {
         name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")
     }
-    ended = subprocess.run(
-        ["make", target], cwd=tmp_path, capture_output=True, text=True, env=alone
-    )
+    ended = processes.run("make", target, cwd=tmp_path, env=alone)
     assert (
         ended.stdout
         == "this needs an NVIDIA GPU and its driver, and nvidia-smi does not answer here\n"

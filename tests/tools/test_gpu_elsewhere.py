@@ -15,6 +15,7 @@ import pytest
 
 import gpu_check
 import needs
+import processes
 import programs
 import stand_in_gpu
 from ladder.executors.cuda import nvrtc
@@ -32,19 +33,14 @@ def test_prepared_kernels_and_one_folder_are_all_that_a_machine_needs(tmp_path):
     machines = [tmp_path / name for name in ("first", "second")]
     for machine in machines:
         shutil.unpack_archive(tmp_path / "gpu-check.tgz", machine)
-    chain = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "snakemake",
-            "-s",
-            machines[0] / "Snakefile",
-            "-n",
-            "results/report.html",
-        ],
+    chain = processes.python(
+        "-m",
+        "snakemake",
+        "-s",
+        machines[0] / "Snakefile",
+        "-n",
+        "results/report.html",
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
     )
     assert chain.returncode == 0 and "report" in chain.stdout, (
         "the files that are carried are those of the chain too"
@@ -95,12 +91,8 @@ def call(python, folder, variables, out, *arguments):
         apart = []
     script = folder / "benchmarks/trial.py" if variables else out.parent / "trial.py"
     script.write_text(stand_in_gpu.SCRIPT)
-    ended = subprocess.run(
-        [*apart, python, script, "--out", out, *arguments],
-        cwd=folder,
-        env=alone | variables,
-        text=True,
-        capture_output=True,
+    ended = processes.run(
+        *apart, python, script, "--out", out, *arguments, cwd=folder, env=alone | variables
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout

@@ -2,13 +2,13 @@
 
 import json
 import re
-import subprocess
 import sys
 import types
 
 import pytest
 
 import manifest_files
+import processes
 import synthetic_results
 from ladder.pages import reproduce
 from ladder.pages.runs import page
@@ -76,7 +76,7 @@ def test_runs_of_release_0_1_0_are_on_the_page_with_commands_of_keys_that_there_
     manifest_files.rewrite(report.folder, spec=spec | {"params": params})
     (tmp_path / "config.json").write_text("{}")
     command = [sys.executable, SCRIPT, "--config-file", "config.json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    done = processes.run(*command, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     text = (tmp_path / "results/runs.html").read_text()
     data = json.loads(re.search('id="data">(.*?)</script>', text)[1])
@@ -96,7 +96,7 @@ def test_where_it_cannot_write_one_line_says_so(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "results/runs.html/mine").mkdir(parents=True)
     command = [sys.executable, SCRIPT, "--config-file", tmp_path / "config.json", "--results"]
-    done = subprocess.run([*command, tmp_path / "results"], capture_output=True, text=True)
+    done = processes.run(*command, tmp_path / "results")
     assert (done.returncode, done.stdout) == (2, "")
     assert (
         done.stderr.splitlines()[-1].startswith("cannot write ") and "Traceback" not in done.stderr

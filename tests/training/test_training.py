@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import small_networks
+import untrained
 from ladder.arithmetic.multipliers import MULTIPLIERS, PRECISIONS, ByDirection
 from ladder.data import normalization
 from ladder.errors import UserError
@@ -330,7 +331,7 @@ def start_network(network, threads, batch, tail, **changes):
         **{"network": network, "batch_size": batch, "epochs": 2, "learning_rate": 1e-3, **changes},
     )
     labels = random.integers(0, 10, len(images), dtype=np.uint8) if network.classifies else None
-    values = {**weights.initialize(network, 1), **weights.initial_state(network)}
+    values = untrained.values(network)
     return training.Training(
         settings, images, normalization.measure("unit", images), values, threads, labels=labels
     )
@@ -452,7 +453,7 @@ def start_classifier(rung="cpu", **changes):
         augmentation=plan.Augmentation(flip=True, crop=2),
         **changes,
     )
-    values = {**weights.initialize(CLASSIFIER, 1), **weights.initial_state(CLASSIFIER)}
+    values = untrained.values(CLASSIFIER)
     return training.Training(settings, IMAGES, STATISTICS, values, 2, labels=LABELS)
 
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import small_networks
+import untrained
 from ladder.arithmetic.multipliers import MULTIPLIERS, ByDirection
 from ladder.data import normalization
 from ladder.errors import RunFailed
 from ladder.executors import create as executors
-from ladder.network import layers, networks, weights
+from ladder.network import layers, networks
 from ladder.network.optimizers import Optimizer
 from ladder.plan import plan
 from ladder.training import inference, training, validation
@@ -59,7 +60,7 @@ def start(network=AUTOENCODER, patience=None, others=(OTHERS, OTHER_LABELS), **c
             settings, others[0], STATISTICS, 1, labels=measured_on, patience=patience
         )
     )
-    values = {**weights.initialize(network, 1), **weights.initial_state(network)}
+    values = untrained.values(network)
     return training.Training(
         settings, IMAGES, STATISTICS, values, 1, labels=labels, validation=measured
     )

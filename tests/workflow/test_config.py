@@ -8,13 +8,12 @@ import picture_folders
 import planned
 from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
-from ladder.data import datasets, listing
+from ladder.data import datasets
 from ladder.data.facts import FACTS, FOLDER
 from ladder.errors import UserError
 from ladder.network import networks
 from ladder.rungs import catalog
 from ladder.sources import ROOT
-from ladder.store import cache
 from ladder.workflow import array_libraries, chains, config, runs, settings
 
 
@@ -816,8 +815,7 @@ def test_no_auto_is_left_after_resolving():
 
 @pytest.fixture
 def pets(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
-    listing.source.cache_clear()
+    picture_folders.forget(monkeypatch, tmp_path)
     return picture_folders.write(tmp_path / "pets", {"cat": 40, "dog": 50})
 
 

@@ -9,11 +9,11 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 import time
 
 import pytest
 
+import processes
 import synthetic_results
 from ladder import progress
 from ladder.errors import UserError
@@ -295,9 +295,7 @@ def test_ages_are_words(seconds, text):
 
 
 def called(*arguments):
-    return subprocess.run(
-        [sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True
-    )
+    return processes.python(SCRIPT, *map(str, arguments))
 
 
 def test_the_command_lists_and_only_confirmed_removes(results, runs, tmp_path):

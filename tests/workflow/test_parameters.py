@@ -7,7 +7,6 @@ import picture_folders
 import planned
 from ladder.arithmetic import multipliers
 from ladder.data import listing
-from ladder.store import cache
 
 
 def test_a_key_changes_the_stages_it_can_change_and_no_other():
@@ -278,7 +277,7 @@ def test_a_picture_to_classify_changes_no_version():
 def test_the_images_of_pictures_depend_on_their_content_and_not_on_their_place(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
+    picture_folders.forget(monkeypatch, tmp_path)
     first, second = (
         str(picture_folders.write(tmp_path / name, {"a": 50, "b": 50})) for name in ("one", "two")
     )
@@ -302,7 +301,7 @@ def test_the_images_of_pictures_depend_on_their_content_and_not_on_their_place(
 
 
 def test_the_test_share_does_not_count_where_there_are_test_pictures(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
+    picture_folders.forget(monkeypatch, tmp_path)
     folder = picture_folders.write(
         tmp_path / "p", {"train/a": 40, "train/b": 40, "test/a": 2, "test/b": 2}
     )

@@ -1,12 +1,12 @@
 """What a version depends on beside parameters: the sources of a stage, and not the libraries."""
 
 import os
-import subprocess
 import sys
 
 import pytest
 
 import planned
+import processes
 from ladder import sources
 from ladder.machine import libraries
 from ladder.rungs import catalog
@@ -80,11 +80,7 @@ from ladder.workflow import commands, config, copies, jobs, notices, places, pla
 plans.load({})
 print(sorted({"scipy", "jinja2", "sklearn", "numba"} & sys.modules.keys()))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
+    done = processes.python(
+        "-c", program, cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     )
     assert done.stdout == "[]\n", done.stderr

@@ -5,10 +5,8 @@ import yaml
 
 import picture_folders
 from ladder.classifiers.looks import Looks
-from ladder.data import listing
 from ladder.errors import UserError
 from ladder.sources import ROOT
-from ladder.store import cache
 from ladder.workflow import chains, config, plans, recipe, runs
 
 MACHINE = {"variant": "cpu", "svm_backend": "sklearn", "array_library": "numpy"}
@@ -16,8 +14,7 @@ MACHINE = {"variant": "cpu", "svm_backend": "sklearn", "array_library": "numpy"}
 
 @pytest.fixture
 def pets(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
-    listing.source.cache_clear()
+    picture_folders.forget(monkeypatch, tmp_path)
     return {"dataset": "folder", "folder": str(picture_folders.write(tmp_path / "pets", PETS))}
 
 

@@ -14,6 +14,7 @@ import time
 import pytest
 
 import manifest_files
+import processes
 from ladder import caller
 from ladder.errors import UserError
 from ladder.sources import ROOT
@@ -162,7 +163,7 @@ PROGRAM = [sys.executable, SCRIPTS / "run_workflow.py", "-s", ROOT / "Snakefile"
 
 
 def command(folder, *words):
-    process = subprocess.run([*PROGRAM, *words], cwd=folder, text=True, capture_output=True)
+    process = processes.run(*PROGRAM, *words, cwd=folder)
     return process.returncode, process.stderr.splitlines(), process.stdout
 
 

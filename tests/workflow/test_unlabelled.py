@@ -4,8 +4,6 @@ page that shows none of them.
 
 import json
 import re
-import subprocess
-import sys
 import zipfile
 
 import jsonschema
@@ -16,6 +14,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import page_text
+import processes
 from ladder.pages import summary_keys
 from ladder.sources import ROOT
 
@@ -26,9 +25,7 @@ SETTINGS = ["epochs=2", "batch_size=8", "threads=1", "image_channels=1", "wta_fi
 def run(folder, *words):
     """What `kernel-ladder` prints for these words in a folder."""
     program = [ROOT / "workflow/scripts/run_workflow.py", "-s", ROOT / "Snakefile", "--cores", "1"]
-    done = subprocess.run(
-        [sys.executable, *program, *words], cwd=folder, text=True, capture_output=True
-    )
+    done = processes.python(*program, *words, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -81,9 +78,7 @@ def test_the_exported_model_finds_a_picture_among_those_of_its_run_and_places_it
         archive.extractall(tmp_path)
     folder = tmp_path / "kernel_ladder_model"
     picture = home / "pets/more/scan07.png"
-    done = subprocess.run(
-        [sys.executable, folder / "predict.py", picture], text=True, capture_output=True
-    )
+    done = processes.python(folder / "predict.py", picture)
     assert ": more/scan07.png (1.000), " in done.stdout, done.stderr
     names = json.loads((folder / "pictures.json").read_text())
     vectors, places = (np.load(folder / name) for name in ("pictures.npy", "map.npy"))
@@ -95,9 +90,7 @@ def test_the_exported_model_finds_a_picture_among_those_of_its_run_and_places_it
     )
     assert [float(number) for number in found.groups()] == pytest.approx([x, y], abs=0.011)
     program = "import model_sklearn; model_sklearn.Classifier().predict([[0]])"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=folder, text=True, capture_output=True
-    )
+    done = processes.python("-c", program, cwd=folder)
     assert "had no labels, so it names no class; take Features" in done.stderr.splitlines()[-1]
 
 

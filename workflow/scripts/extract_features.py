@@ -96,9 +96,9 @@ def make(work, inputs, params, options):
 
 
 def fit(encoder, images, params, library, folder):
-    """(features.FeatureTransform fitted to a sample of the images, explained share of the variance
-    of PCA or None; indices and features of the images that PCA was fitted to, which need not be
-    extracted again, none and None without PCA).
+    """(features.FeatureTransform fitted to a sample of the images, explained share of the variance,
+    indices of the images that PCA was fitted to, their features, which need not be extracted
+    again). Without PCA there is no share, no index and no features.
     """
     indices = (
         features.sample(len(images), params["features_fit_rows"], params["seed"])

@@ -48,7 +48,7 @@ def make(work, inputs, params):
     if len(rows) < len(first):
         log.info("each of %d pictures is compared with %d of them", len(first), len(rows))
     controls = [kind for kind in CONTROLS if str(Role("features", kind)) in inputs]
-    hits_by_kind = []  # of one kind after the other: the features of each fill the memory
+    hits_by_kind = []  # kind after kind, because the features of one fill the memory
     for kind in (*controls, ""):
         encoded = Encoded.from_artifacts(inputs, kind, rows)
         hits, of_changed = hits_of(encoded, rows, queries, first, work.threads)

@@ -78,8 +78,8 @@ def make(work, inputs, params, options):
 
 
 class LayerOutputs:
-    """The output of a layer, computed by an Inference, or the network's input if that is until no
-    layer.
+    """The output of a layer, computed by an Inference; of one that stops before the first layer,
+    the network's input.
 
     seconds: category -> time of the previous layers; device: description of the device.
     """

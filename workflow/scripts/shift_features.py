@@ -39,7 +39,7 @@ def make(work, inputs, params, options):
         progress.size(4 * count * written),
     )
 
-    together = shifts.Together.from_encoder(encoder, params["classify_shifts"])
+    together = shifts.CopiesEncoder.from_encoder(encoder, params["classify_shifts"])
     with contextlib.ExitStack() as stack:
         outs = [
             stack.enter_context(

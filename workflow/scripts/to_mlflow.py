@@ -1,7 +1,5 @@
 """Removed; prints what to do instead."""
 
-import sys
-
 from ladder.workflow import removed
 
-sys.exit(removed.instead("to_mlflow.py"))
+raise SystemExit(removed.instead("to_mlflow.py"))

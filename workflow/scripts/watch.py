@@ -1,7 +1,5 @@
 """Removed; prints what to do instead."""
 
-import sys
-
 from ladder.workflow import removed
 
-sys.exit(removed.instead("watch.py"))
+raise SystemExit(removed.instead("watch.py"))

@@ -3,34 +3,22 @@ refused with a reason.
 """
 
 import concurrent.futures
-import io
 import os
-import struct
-import subprocess
-import sys
 import threading
 import time
-import zlib
 
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFile
 
 import picture_folders
+import processes
 from ladder import sources
 from ladder.data import datasets
 from ladder.data.facts import FACTS
 from ladder.data.reading import pictures, plain
 from ladder.data.reading.pictures import PictureError
-
-GRADIENT = np.linspace(0, 255, 40 * 60).reshape(40, 60).astype(np.uint8)
-COLOURS = np.stack([GRADIENT, GRADIENT[::-1], 255 - GRADIENT], axis=2)
-
-
-def encoded(image, kind="PNG", **options):
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
+from picture_folders import COLOURS, GRADIENT, encoded
 
 
 def digit(size=(280, 280), ink=0, paper=255, box=(100, 40, 160, 240), mode="L"):
@@ -89,27 +77,9 @@ def test_sixteen_bits_of_grey_are_scaled_to_eight():
     np.testing.assert_array_equal(np.asarray(image)[..., 0], np.rint(wide / 257))
 
 
-def png_of_sixteen_bit_colours(values):
-    """Bytes of a PNG of uint16 (H, W, 3), which Pillow cannot write."""
-
-    def chunk(name, data):
-        return (
-            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        )
-
-    height, width, _ = values.shape
-    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0))
-        + chunk(b"IDAT", zlib.compress(rows))
-        + chunk(b"IEND", b"")
-    )
-
-
 def test_sixteen_bits_of_colour_are_taken_too():
     wide = COLOURS.astype(np.uint16) * 257
-    image, _ = pictures.read(png_of_sixteen_bit_colours(wide))
+    image, _ = pictures.read(picture_folders.wide_png(wide))
     np.testing.assert_array_equal(np.asarray(image), COLOURS)
 
 
@@ -323,12 +293,7 @@ print(image.size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def test_a_small_file_with_a_large_picture_takes_no_more_memory_than_stated(tmp_path):
     Image.new("1", (7100, 7100)).save(tmp_path / "bomb.png", compress_level=1)
     code = PEAK.format(scripts=str(sources.SCRIPTS))
-    run = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "bomb.png")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    run = processes.python("-c", code, str(tmp_path / "bomb.png"), check=True)
     size, taken = run.stdout.rsplit(" ", 1)
     assert size == "(3550, 3550)" and (tmp_path / "bomb.png").stat().st_size < 100_000
     # kB: a byte for each of 50 million pixels, four for each that is left, and what a tile takes

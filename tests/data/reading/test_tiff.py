@@ -2,11 +2,10 @@
 words at once.
 """
 
+import functools
 import io
 import os
 import struct
-import subprocess
-import sys
 import time
 import tracemalloc
 import zlib
@@ -15,20 +14,18 @@ import numpy as np
 import pytest
 from PIL import Image, TiffImagePlugin
 
+import picture_folders
+import processes
 from ladder import sources
 from ladder.data.reading import pictures, tiff
 from ladder.data.reading.pictures import PictureError
+from picture_folders import COLOURS, GRADIENT
 
-GRADIENT = np.linspace(0, 255, 40 * 60).reshape(40, 60).astype(np.uint8)
-COLOURS = np.stack([GRADIENT, GRADIENT[::-1], 255 - GRADIENT], axis=2)
 LONG, SHORT = 4, 3  # types
 PLACE = 8  # of the pixel data
 
 
-def encoded(image, **options):
-    file = io.BytesIO()
-    image.save(file, "TIFF", **options)
-    return file.getvalue()
+encoded = functools.partial(picture_folders.encoded, kind="TIFF")
 
 
 def raw(data, order="<", **tags):
@@ -292,10 +289,10 @@ def test_odd_tags_are_no_lines_on_the_terminal(tmp_path):
         "import contextlib, sys\nfrom ladder.data.reading import pictures\n"
         "for path in sys.argv[1:]:\n    with contextlib.suppress(pictures.PictureError):\n        pictures.read(path)"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", program, *tmp_path.glob("*.tif")],
-        capture_output=True,
-        text=True,
+    run = processes.python(
+        "-c",
+        program,
+        *tmp_path.glob("*.tif"),
         env=os.environ | {"PYTHONPATH": str(sources.SCRIPTS)},
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")

@@ -9,13 +9,14 @@ import emulator_executor
 import fake_cupy
 import needs
 import small_networks
+import untrained
 from ladder.data import normalization
 from ladder.errors import UserError
 from ladder.executors import create
 from ladder.executors.cuda import clock, nvrtc, streaming
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver
-from ladder.network import optimizers, weights
+from ladder.network import optimizers
 from ladder.plan import plan
 from ladder.plan.data import Plan
 from ladder.rungs import catalog
@@ -770,7 +771,7 @@ def trainer(residency, network=SMALL):
         learning_rate=0.01,
         seed=7,
     )
-    values = {**weights.initialize(network, 0), **weights.initial_state(network)}
+    values = untrained.values(network, 0)
     return training.Training(
         settings,
         IMAGES,

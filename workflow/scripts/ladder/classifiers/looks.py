@@ -62,7 +62,7 @@ def _look(source):
     ):
         images.append(image)
         sides.append(side)
-    return Looks(int(statistics.median(sides or [0])), *_told(images))
+    return Looks(int(statistics.median(sides or [0])), *_told_apart(images))
 
 
 def _read(source, sampled):
@@ -97,7 +97,7 @@ def _read(source, sampled):
         yield from filter(None, pool.map(read, sampled))
 
 
-def _told(images):
+def _told_apart(images):
     """(how many of the last half kernel ridge tells from mirror images, fitted to the first half;
     how many these are).
     """

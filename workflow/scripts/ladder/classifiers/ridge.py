@@ -164,8 +164,9 @@ def _mean(features):
 
 
 def needed_bytes(count, threads, odd=0):
-    """Bytes of the matrices that `fit` holds at once for so many rows: K's lower half, or before it
-    two, four with odd columns, and one a strength.
+    """Bytes of the matrices that `fit` holds at once for so many rows: K's lower half; or before
+    that, while it chooses, two matrices of a part of the rows, four with odd columns, and one for
+    each strength.
     """
     matrices = (4 if odd else 2) + min(threads, len(STRENGTHS))
     return max(2 * count**2, matrices * 4 * min(TRIED, count // 2) ** 2)

@@ -62,8 +62,8 @@ ONEDAL_CLASSES = 4
 LIBSVM_CACHE = 420e6
 PAIRS_MEMORY = 5e9  # most bytes of all pairs that are solved in parallel
 VALIDATED = "validated"  # a value of C
-# C, and the width in parts of gamma, that validation rows choose from: features that tell many
-# classes of few pictures apart are thousands of small values, for which the second is better.
+# Pairs of C and a width, in parts of gamma, that validation rows choose from. The second is better
+# for features of thousands of small values, which tell many classes of few pictures apart.
 CHOICES = ((10.0, 1.0), (100.0, 0.1))
 PROBE_ROWS = 1000  # rows per class in the short run from which the time is estimated
 # libsvm's time grows with this power of a pair's rows; measured on cats and dogs, 2500 to 10,000

@@ -586,9 +586,9 @@ def with_validation(dataset, count, first=None):
 
     The validation set is stratified by class and does not depend on a run's seed, so runs can be
     compared; smaller validation sets are contained in larger ones, and rows keep their order.
-    first: of each row the first one with an equal image, int64 (N,); equal ones are on one side,
-    but for those at its edge, unless that left a class none on one of the two. Raises UserError if
-    a class would have no row on either side.
+    first: of each row the first one with an equal image, int64 (N,). Equal ones are on one side,
+    but for those at its edge, and unless a class would then have none on one side. Raises UserError
+    if a class would have no row on either side.
     """
     total = len(dataset.train_images)
     labels = dataset.train_labels if dataset.classes else np.zeros(total, np.uint8)

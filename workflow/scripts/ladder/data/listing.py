@@ -341,7 +341,7 @@ class Folder:
 
     def _layers(self):
         """A list with the remark that the classes might be the folders below those that are taken
-        for them, or without.
+        for them; else an empty one.
         """
         inner = [set() for _ in self.classes]
         for label, name in self.files["train"]:
@@ -766,7 +766,7 @@ def _by_table(table, names, skipped, path):
 
 
 def _unknown(without, skipped):
-    """A list with the remark on names of leave_out that are not there, or without."""
+    """A list with the remark on names of leave_out that are not there; else an empty one."""
     if not (unknown := sorted(without - {name for name, reason in skipped if reason == LEFT_OUT})):
         return []
     return [f"{len(unknown):,} of the names in leave_out are not there, as {shown(unknown[0])}"]
@@ -819,8 +819,8 @@ def split(listing, test_share, without=(), alike=None):
     Without test pictures of its own, the share `test_share` of each class is the test set, at least
     one and not all. Pictures are ordered by a hash of their names, in turn by class, so that the
     first ones are balanced by class, and a picture more moves at most one of the others to the
-    other part. Those of the same content are in the same part, unless that left their class none
-    for one of the two. Pictures without a label, whose label is None, follow those to train on; if
+    other part. Those of the same content are in the same part, unless one part would then have none
+    of their class. Pictures without a label, whose label is None, follow those to train on; if
     no picture has one, all are split as if they were one class.
     without: names that are left out; alike: {name: key} of pictures that count as the same if their
     keys are equal.

@@ -104,8 +104,8 @@ class _Parser(waitress.parser.HTTPRequestParser):
 
 
 class _Channel(waitress.channel.HTTPChannel):
-    """A connection on which only the beginning of a request is activity: it is closed local.SECONDS
-    after its last one.
+    """A connection that is closed local.SECONDS after its last request began: nothing else counts
+    as activity.
     """
 
     parser_class = _Parser

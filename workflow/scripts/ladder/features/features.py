@@ -146,7 +146,7 @@ def blocks(encoder, images, transform, library=ON_CPU):
 
     encoder: batches(images, mirrored) yields (start, activations), like inference.Inference. The
     array is reused for the next block. The demo's predictor uses this too, with the transform in a
-    features artifact (FeatureTransform.of).
+    features artifact (FeatureTransform.from_params).
     """
     rows, project, parts = (
         None,
@@ -185,8 +185,8 @@ def extract(encoder, images, transform, outs, label, library=ON_CPU):
 
 
 def put(outs, at, rows):
-    """Write rows, the odd part's columns last, at these places (a slice or indices) of outs, as
-    those of extract.
+    """Write rows, whose last columns are the odd part's, to these places (a slice or indices) of
+    `outs`, the arrays that `extract` fills.
     """
     for out, part in zip(outs, np.split(rows, len(outs), axis=1), strict=True):
         out[at] = part

@@ -68,7 +68,7 @@ class Copies:
 
 
 @dataclasses.dataclass(frozen=True)
-class Together:
+class CopiesEncoder:
     """The encoder of all copies of an image at once: they are parts of one image, a little larger,
     which repeats its edges.
 
@@ -86,7 +86,7 @@ class Together:
 
     @classmethod
     def from_encoder(cls, encoder, distance):
-        """The Together of an Inference; None where the copies have to be computed one by one."""
+        """That of an Inference; None where the copies have to be computed one by one."""
         network = getattr(encoder, "network", None)
         if network is None:
             return None

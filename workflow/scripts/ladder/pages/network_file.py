@@ -19,7 +19,7 @@ def text(network):
     rows, previous = [], networks.INPUT
     for layer in network.layers:
         rows.append(
-            f"  - {{{', '.join(f'{key}: {_written(value)}' for key, value in _said(layer, previous).items())}}}"
+            f"  - {{{', '.join(f'{key}: {_written(value)}' for key, value in _shortest_row(layer, previous).items())}}}"
         )
         previous = layer.name
     return (
@@ -30,7 +30,7 @@ def text(network):
     )
 
 
-def _said(layer, previous):
+def _shortest_row(layer, previous):
     """The row of a layer without what need not be said: the layer above as its input, and arguments
     at their defaults.
     """

@@ -172,9 +172,9 @@ def packing_of(
 ) -> Packing | None:
     """The Packing of a layer's operands on gpu_tf32 and the rungs with its kernels.
 
-    It is of a convolution of such numbers whose channels fill tiles and 16 bytes.
-    Where no input gradient is wanted, filters may fill tiles instead, and zeros the 16 bytes; a
-    window of the network's images that fits a step is a column. None: they are not packed.
+    A convolution of such numbers has one if its channels fill tiles and whole chunks of 16 bytes.
+    Where no input gradient is wanted and the channels do not fill tiles, the filters have to; a
+    window of the network's images that fits a step is then a column. None: they are not packed.
     """
     if conv.kind != "conv2d" or any(
         getattr(build.multipliers, direction).name != number_format.name for direction in DIRECTIONS

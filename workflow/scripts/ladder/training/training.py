@@ -454,8 +454,8 @@ class Training:
         self.step = done
 
     def _overflowed(self, done):
-        """Whether the update of step `done`, which no loss has seen, exceeded a half, and the state
-        after it is one to keep or the last.
+        """Whether the update of step `done` exceeded a half. Asked where no later loss would show
+        it before the state is used: one that is kept, and the last.
         """
         steps = self.length.steps_per_epoch
         ends = done % steps == 0 or done == self.length.steps or done % KEEP_EVERY == 0

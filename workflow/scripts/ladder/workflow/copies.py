@@ -53,8 +53,8 @@ def is_published(folder: str | pathlib.Path, copy: str | pathlib.Path) -> bool:
 
 
 def is_runs_page_older(results: str | pathlib.Path) -> bool:
-    """Whether a report or a training in the folder `results` has changed since its runs.html, a
-    page has come or gone that it links, or there is none.
+    """Whether runs.html of the folder `results` is missing, is older than a report or a training
+    there, or links to pages that are not there, or not to those that are.
     """
     page = pathlib.Path(results, "runs.html")
     written, text = (page.stat().st_mtime, page.read_bytes()) if page.is_file() else (0, b"")

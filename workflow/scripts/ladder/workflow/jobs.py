@@ -131,9 +131,9 @@ class Jobs:
                 there = ", ".join(stage for stage in STAGES if stage in self.chain)
                 raise UserError(f"{role}: this configuration has no such stage; it has {there}")
         joined = ["joined"] if "features" in roles and "joined" in self.chain else []
-        return self._made(self.chain[role] for role in (*roles, *joined))
+        return self._manifests(self.chain[role] for role in (*roles, *joined))
 
-    def _made(self, wanted: Iterable[PlannedArtifact]) -> list[Input]:
+    def _manifests(self, wanted: Iterable[PlannedArtifact]) -> list[Input]:
         """The manifests of artifacts, and of what is damaged or missing above them."""
         manifests_above = (
             {artifact.manifest} | self._broken_above(artifact.version) for artifact in wanted
@@ -161,7 +161,7 @@ class Jobs:
 
     def listed(self) -> list[Input]:
         """The inputs of the page of runs: all that it reads of each run that is listed."""
-        return self._made(
+        return self._manifests(
             artifact
             for run in self.plan.listed
             for artifact in (run.report, run.weights)
@@ -239,8 +239,8 @@ class Jobs:
         )
 
     def _changes(self, parent: PlannedArtifact, child: PlannedArtifact) -> bool:
-        """Whether making a parent makes a child that is there again: not for the bytes that a
-        damaged one gets back.
+        """Whether a child that is there is made again with its parent. It is not where the parent
+        is damaged or missing, since that gets its former bytes back.
         """
         if self._damage(parent.version) or not os.path.exists(parent.manifest):
             return False

@@ -210,8 +210,8 @@ def _shifts(run: Run, role: Role) -> Params:
 
 
 def decides_by_shifts(run: Run, role: Role) -> bool:
-    """Whether a classifier decides by shifted images too; the control of a network that classifies
-    does not, as it does not.
+    """Whether a classifier of features decides by shifted images too. Networks that classify, and
+    their controls, do not.
     """
     return run.settings.classify_shifts != "none" and role.stage in (
         "svm",

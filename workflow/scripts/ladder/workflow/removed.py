@@ -8,17 +8,7 @@ _COPY = (
     "copy the folders: rsync -a HOST:kernel-ladder/results/ results/ (docs/cluster.md); artifacts "
     "are checked whenever they are used"
 )
-_BUNDLE = (
-    "the report has what makes it again, and snakemake --report results.zip packs the pages "
-    "(docs/folders.md)"
-)
 _FIGURES = "every chart of a page is saved as SVG by its button, its numbers as CSV (docs/pages.md)"
-_WATCH = "a training writes its page itself: open logs/train/VERSION.html (docs/pages.md)"
-_GRADIENTS = (
-    "results/parity.html compares the training of all rungs, and pytest "
-    "tests/support/test_gradient_check.py compares gradients with finite differences (docs/math.md)"
-)
-
 _RUNS = "results/runs.html shows it: snakemake runs makes it (docs/pages.md#runs)"
 _ROWS = "(docs/configuration.md#runs)"
 # Keys, some of which are targets too.
@@ -42,23 +32,20 @@ INSTEAD = {
     "recompute": "a smaller batch_size takes less memory (docs/networks.md)",
     "pull": _COPY,
     "from": _COPY,
-    "bundle": _BUNDLE,
-    "bundle.zip": _BUNDLE,
-    "gradients": _GRADIENTS,
-    "gradients.html": _GRADIENTS,
-    "gradients.json": _GRADIENTS,
+    "bundle": (
+        "the report has what makes it again, and snakemake --report results.zip packs the pages "
+        "(docs/folders.md)"
+    ),
+    "gradients": (
+        "results/parity.html compares the training of all rungs, and pytest "
+        "tests/support/test_gradient_check.py compares gradients with finite differences (docs/math.md)"
+    ),
     "figures": _FIGURES,
     "compare.tex": _FIGURES,
-    "watch": _WATCH,
-    "watch.py": _WATCH,
-    **dict.fromkeys(
-        [
-            f"{name}.html"
-            for name in ("index", "compare", "history", "diff", "multipliers", "search")
-        ],
-        _RUNS,
-    ),
+    "watch": "a training writes its page itself: open logs/train/VERSION.html (docs/pages.md)",
+    **dict.fromkeys(("index", "compare", "history", "multipliers", "search"), _RUNS),
     "diff": "choose the two runs on results/runs.html, whose address keeps them (docs/pages.md#runs)",
+    "demo.py": "run workflow/scripts/tools/demo.py, or make demo",
     "compare_weights.py": "run workflow/scripts/tools/compare_weights.py",
     "check_multiplier.py": "run workflow/scripts/tools/check_multiplier.py",
     "to_mlflow.py": "ten lines log summary.json to MLflow (docs/use.md)",
@@ -71,6 +58,9 @@ def key(word: str) -> str:
 
 
 def instead(word: str) -> str:
-    """'WORD is no more: what to do instead', for a word of an earlier release; '' for any other."""
+    """'WORD is no more: what to do instead', for a word of an earlier release, or a file of that
+    name and any ending; '' for any other.
+    """
     name = word.removeprefix("results/")
-    return f"{word} is no more: {INSTEAD[name]}" if name in INSTEAD else ""
+    said = INSTEAD.get(name) or INSTEAD.get(name.partition(".")[0])
+    return f"{word} is no more: {said}" if said else ""

@@ -239,11 +239,11 @@ def _drawn_in_turn(search: settings.Search, keys: dict[str, Key], base: Settings
             study.tell(trial, scores[name])
         else:
             entry = _entry(base, overrides, search.get("metric", "auto"))
-            scores[name] = _told(draft, study, trial, entry, search)
+            scores[name] = _tell(draft, study, trial, entry, search)
     return draft
 
 
-def _told(
+def _tell(
     draft: SearchPlan, study: trials.Study, trial: Any, entry: Entry, search: settings.Search
 ) -> float | None:
     """Tell the study the result of a run, and add its entry to `draft`; or set draft.next where it

@@ -252,7 +252,7 @@ def _decoded(image, tags, factor):
 
 
 def _frames(image):
-    """A list with the remark on frames or pages that are not read, or without."""
+    """A list with the remark on frames or pages that are not read; else an empty one."""
     if image.format == "TIFF":  # to count its pages would take as long as somebody wants it to
         return [f"{FIRST} several pages"] if image.is_animated else []
     # MPO: a camera's JPEG with a preview

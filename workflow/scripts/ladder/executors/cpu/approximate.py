@@ -201,8 +201,8 @@ OPERATIONS = (
 
 
 def _taken(worker, name, values, multiplier):
-    """`values` as the products take them: rounded, to a workspace of this name, where the
-    multiplier is no more than that.
+    """`values` as the products take them: under a multiplier that only rounds its operands, their
+    rounded copy in a workspace of this name.
     """
     rounding = multiplier and ROUNDING.get(multiplier.name)
     if not rounding:

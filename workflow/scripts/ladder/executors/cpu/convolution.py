@@ -252,7 +252,7 @@ class _Windows:
         return out.reshape(-1, self.width)
 
     def of_all(self, executor, x, label):
-        """As `of` for all images, on all threads; label: category of the time spent."""
+        """As `gather`, of all images, on all threads; label: category of the time spent."""
         if self.are_pixels:
             return x.reshape(self.count, -1)
         seen, each = (

@@ -1,0 +1,5 @@
+"""Removed; prints what to do instead."""
+
+from ladder.workflow import removed
+
+raise SystemExit(removed.instead("demo.py"))

@@ -25,7 +25,10 @@ NAMED = 3  # packages in a message
 
 
 def main(names):
+    known = sorted(path.stem for path in ENVS.glob("*.txt"))
     for name in names:
+        if name not in known:
+            return f"envs has no set of packages {name}; it has {', '.join(known)}"
         if changes := differences(pins(name), installed()):
             what = ", ".join(changes) if len(changes) <= NAMED else f"{len(changes)} packages"
             print(f"installing envs/{name}.txt: {what}{LARGE.get(name, '')}", flush=True)

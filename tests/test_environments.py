@@ -133,6 +133,11 @@ def test_a_package_of_another_version_is_named_and_installed_again_by_its_hashes
     assert "--require-hashes" in calls[0] and calls[0][-2:] == ["-r", str(tmp_path / "some.txt")]
 
 
+def test_a_set_of_packages_that_is_no_more_is_refused_in_one_line():
+    refused = runpy.run_path(str(ROOT / "envs/bring.py"))["main"](["figures"])
+    assert refused.startswith("envs has no set of packages figures; it has benchmark, ")
+
+
 def test_many_packages_are_counted(bring, capsys):
     bring(pinned(*(f"not-there-{number}==1.0" for number in range(20))))
     assert capsys.readouterr().out == "installing envs/some.txt: 20 packages\n"

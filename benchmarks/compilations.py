@@ -54,6 +54,7 @@ REASONS = {
         ("conv2d_input_grad", "table"),
         ("conv2d_forward", "integers"),
         ("conv2d_input_grad", "integers"),
+        ("conv2d_weight_grad", "table"),
         ("conv2d_weight_grad_split", "integers"),
     )
 }

@@ -9,9 +9,7 @@ With --check nothing is written; it ends with 1 where a file is not up to date.
 """
 
 import argparse
-import ast
 import inspect
-import itertools
 import json
 import pathlib
 import re
@@ -59,44 +57,12 @@ that names it and the nearest right one.
 def rules():
     """The JSON schema of every key, without rungs of a person's own."""
     own = {name for name, entry in catalog.RUNGS.items() if entry.role == "own"}
-    classes = docstrings()
-    sections = [classes.get(section.__name__, {}) for section in settings.SECTIONS]
-    texts = {key: text for section in sections for key, text in section.items()}
     return {
         key: {**rule, "enum": [name for name in rule["enum"] if name not in own]}
         if "enum" in rule
         else rule
-        for key, rule in described(settings.rules(), texts, classes).items()
+        for key, rule in settings.rules().items()
     }
-
-
-def docstrings():
-    """Class of settings.py -> its fields -> the text below each."""
-    classes = ast.parse(inspect.getsource(settings)).body
-    return {
-        each.name: {
-            field.target.id: inspect.cleandoc(text.value.value)
-            for field, text in itertools.pairwise(each.body)
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
-        }
-        for each in classes
-        if isinstance(each, ast.ClassDef)
-    }
-
-
-def described(rules, texts, classes):
-    """The rules of keys with their texts behind their defaults, and those of their parts."""
-    found = {}
-    for key, rule in rules.items():
-        text = {"description": texts[key]} if key in texts else {}
-        default = {"default": rule["default"]} if "default" in rule else {}
-        place = list(rule).index("default") if default else 0
-        items = list(rule.items())
-        found[key] = dict(items[:place]) | default | text | dict(items[place:])
-        if "properties" in rule:
-            parts = classes.get(rule["title"], {})
-            found[key]["properties"] = described(rule["properties"], parts, classes)
-    return found
 
 
 def page():

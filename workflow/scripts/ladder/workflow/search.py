@@ -66,7 +66,7 @@ NOT_OF_A_RUN = {
 class Spread(TypedDict, total=False):
     """What a range has besides min and max, which have the type of its key."""
 
-    __pydantic_config__ = settings.CLOSED  # type: ignore[misc]
+    __pydantic_config__ = settings.DOCUMENTED  # type: ignore[misc]
     scale: Literal["linear", "log"]
     integer: values.Flag
     points: Annotated[int, Field(ge=2, le=1000), INTEGER]

@@ -33,8 +33,7 @@ from ladder.workflow.values import (
 )
 
 PATH = Field(min_length=1, max_length=4096)
-# The text below a key is its description: docs/generate.py reads it, not pydantic at every start.
-CLOSED = ConfigDict(extra="forbid")
+DOCUMENTED = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1), INTEGER]
 Side = Annotated[int, Field(ge=4, le=512), INTEGER]  # of an image
 FilterSide = Annotated[int, Field(ge=1, le=128), INTEGER]
@@ -178,7 +177,7 @@ def _bounded(targets: list[Target]) -> list[Target]:
 
 @with_config(
     ConfigDict(
-        **CLOSED,
+        **DOCUMENTED,
         json_schema_extra={
             "expected": "a section with keys: and perhaps strategy, budget, metric, validation, seed, prune, tag"
         },
@@ -219,7 +218,7 @@ class Search(TypedDict, total=False):
 class Section(BaseModel):
     """Keys under one heading."""
 
-    model_config = ConfigDict(frozen=True, validate_default=True, defer_build=True, **CLOSED)
+    model_config = ConfigDict(frozen=True, validate_default=True, defer_build=True, **DOCUMENTED)
     heading: ClassVar[tuple[str, str]]  # of docs/configuration.md, and below it
 
 

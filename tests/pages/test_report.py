@@ -94,7 +94,7 @@ def test_of_one_of_a_kind_the_report_has_no_plural(tmp_path):
         tmp_path, "mnist", network="lenet_5", train=1, test=1, epochs=1, batch=1, controls=()
     )
     plural = r"(?<![\d.,])1 (?:[a-z]+ )?(?:images|epochs|steps|features|filters|classes|layers|times)\b(?!:)"
-    assert re.findall(plural, text_of(page_of(run))) == []
+    assert re.findall(plural, shown_text(run)) == []
 
 
 def test_the_lines_of_many_images_are_not_in_memory_at_once(digits, monkeypatch):
@@ -138,7 +138,7 @@ def test_what_folders_were_taken_for_and_copies_are_in_the_report_and_in_its_num
     monkeypatch.setitem(
         digits["data"].metrics, "remarks", ["The folder <b>/ is taken to train on, x/ to test on"]
     )
-    assert report.summary(digits, "r0123456789e", PARAMS)["images"]["copies"] == counts
+    assert summary_of(digits)["images"]["copies"] == counts
     page = page_of(digits)
     assert "<p>The folder &lt;b&gt;/ is taken to train on, x/ to test on.</p>" in page
     assert (
@@ -147,8 +147,17 @@ def test_what_folders_were_taken_for_and_copies_are_in_the_report_and_in_its_num
     ) in page
 
 
+def summary_of(run, **params):
+    return report.summary(run, "r0123456789e", PARAMS | params)
+
+
 def page_of(run):
-    return report.page(run, report.summary(run, "r0123456789e", PARAMS))
+    return report.page(run, summary_of(run))
+
+
+def shown_text(run, numbers=None):
+    """The text of a run's page; numbers: in place of its summary."""
+    return text_of(report.page(run, numbers or summary_of(run)))
 
 
 def without(run, *roles):
@@ -176,7 +185,7 @@ def test_the_page_says_which_program_made_it_also_outside_of_a_repository(
 
 
 def test_the_summary_is_plain_json_and_repeats_the_manifests(digits):
-    numbers = json.loads(json.dumps(report.summary(digits, "r0123456789e"), allow_nan=False))
+    numbers = json.loads(json.dumps(summary_of(digits), allow_nan=False))
     assert numbers["test_accuracy"] == digits["svm"].metrics["accuracy"]
     assert numbers["control_accuracy"] == digits["svm_random"].metrics["accuracy"]
     assert numbers["raw_pixel_accuracy"] == digits["svm_pixels"].metrics["accuracy"]
@@ -200,16 +209,16 @@ def test_the_summary_is_plain_json_and_repeats_the_manifests(digits):
 
 def test_rows_of_the_confusion_matrix_are_the_true_classes(digits):
     labels = digits["data"].array("test_labels.npy")
-    confusion = report.summary(digits, "r0123456789e")["confusion"]
+    confusion = summary_of(digits)["confusion"]
     assert [sum(row) for row in confusion] == np.bincount(labels).tolist()
 
 
 @pytest.mark.parametrize("launching", ["as CUDA graphs", "one by one (cudaErrorNotSupported)"])
 def test_the_page_says_how_kernels_were_launched(digits, monkeypatch, launching):
     device = digits["train"].metrics["device"]
-    assert "kernels launched" not in text_of(page_of(digits))
+    assert "kernels launched" not in shown_text(digits)
     monkeypatch.setitem(digits["train"].metrics, "launching", launching)
-    assert f"{device}; kernels launched {launching}" in text_of(page_of(digits))
+    assert f"{device}; kernels launched {launching}" in shown_text(digits)
 
 
 def test_the_weights_path_is_relative_to_the_repository():
@@ -219,9 +228,9 @@ def test_the_weights_path_is_relative_to_the_repository():
 
 def test_controls_left_out_are_null_and_not_on_the_page(digits):
     run = without(digits, "features_random", "svm_random", "features_pixels", "svm_pixels")
-    numbers = report.summary(run, "r0123456789e")
+    numbers = summary_of(run)
     assert numbers["control_accuracy"] is None and numbers["raw_pixel_accuracy"] is None
-    text = text_of(report.page(run, numbers))
+    text = shown_text(run, numbers)
     assert "without controls, which this run left out" in text
     assert "Untrained encoder" not in text and "None" not in text
 
@@ -242,7 +251,7 @@ def test_the_page_speaks_of_the_controls_that_there_are(digits, left_out, said, 
 
 def test_a_network_without_an_svm_has_null_and_no_sections_for_it(digits):
     run = {role: digits[role] for role in ("data", "normalized", "initial", "train")}
-    numbers = report.summary(run, "r0123456789e")
+    numbers = summary_of(run)
     assert (
         numbers["svm"] is None and numbers["test_accuracy"] is None and numbers["confusion"] is None
     )
@@ -251,7 +260,7 @@ def test_a_network_without_an_svm_has_null_and_no_sections_for_it(digits):
 
 
 def test_the_numbers_of_a_network_that_classifies_are_its_own(lenet):
-    numbers = json.loads(json.dumps(report.summary(lenet, "r0123456789e"), allow_nan=False))
+    numbers = json.loads(json.dumps(summary_of(lenet), allow_nan=False))
     evaluated, svm = lenet["evaluate"].metrics, lenet["svm"].metrics
     assert evaluated["accuracy"] != svm["accuracy"]
     assert (
@@ -270,7 +279,7 @@ def test_the_numbers_of_a_network_that_classifies_are_its_own(lenet):
 
 
 def test_the_page_of_a_network_that_classifies_begins_with_its_accuracy(lenet):
-    text = text_of(page_of(lenet))
+    text = shown_text(lenet)
     accuracy = lenet["evaluate"].metrics["accuracy"]
     low, high = (100 * end for end in intervals.wilson(accuracy, 360))
     assert text.partition("LeNet-5 on MNIST")[2].startswith(
@@ -312,7 +321,7 @@ def test_without_an_svm_a_page_does_not_speak_of_one(lenet):
 
 
 def test_a_part_of_an_epoch_is_called_that(resnet):
-    text = text_of(page_of(resnet))
+    text = shown_text(resnet)
     assert (
         "labelled images for 13 steps, 0.57 epochs" in text
         and "13 steps, batch 640.57 epochs, seed 1" in text
@@ -330,7 +339,7 @@ def test_a_run_of_one_image_and_of_ten_has_a_page_with_places_for_all_that_is_dr
         tmp_path, "mnist", network=network, train=images, test=images, epochs=1, mapped=mapped
     )
     page = page_of(run)
-    json.dumps(report.summary(run, "r0123456789e", PARAMS), allow_nan=False)
+    json.dumps(summary_of(run), allow_nan=False)
     assert f"{images} test image" in text_of(page)
     assert not re.search(r"\b(nan|inf|None)\b", text_of(page))
     shapes = re.findall(
@@ -383,7 +392,7 @@ def test_a_run_scored_on_a_validation_set_says_so_wherever_it_would_say_test(tmp
     # which has names of files
     page = re.sub(r'<section id="reproduce".*?</section>', "", whole, flags=re.S)
     text = text_of(page)
-    assert report.summary(run, "r0123456789e")["validation"] == 180
+    assert summary_of(run)["validation"] == 180
     assert "180 validation images" in text
     parts = [part.strip() for part in re.split(r"[.;]", text)]
     assert [part for part in parts if re.search(r"\btest", part, re.I)] == [
@@ -395,7 +404,7 @@ def test_a_run_scored_on_a_validation_set_says_so_wherever_it_would_say_test(tmp
 def test_presets_that_a_page_advises_are_there(digits, lenet, monkeypatch):
     monkeypatch.setattr(templates, "DATASETS", {})
     for run in (digits, {**lenet, "data": digits["data"]}):
-        advised = re.search(r"--configfile (presets/\S+)", text_of(page_of(run)))
+        advised = re.search(r"--configfile (presets/\S+)", shown_text(run))
         assert (sources.ROOT / advised[1]).is_file()
 
 
@@ -431,9 +440,7 @@ def test_every_setting_and_version_is_on_the_page(digits, digits_page):
     text = text_of(digits_page)
     for one in digits.values():
         assert one.version in text
-    for key, value in report.summary(digits, "r0123456789e", PARAMS)["reproduce"][
-        "settings"
-    ].items():
+    for key, value in summary_of(digits)["reproduce"]["settings"].items():
         assert re.search(rf"\b{key}: \S", text), (key, value)
 
 
@@ -461,7 +468,7 @@ def test_the_page_says_threads_machine_and_libraries(digits, digits_page):
 
 def test_the_page_does_not_tell_the_hosts_name(digits, monkeypatch):
     monkeypatch.setitem(digits["train"].manifest["machine"], "host", "somebodys-laptop")
-    assert "somebodys-laptop" not in report.page(digits, report.summary(digits, "r0123456789e"))
+    assert "somebodys-laptop" not in report.page(digits, summary_of(digits))
 
 
 def test_text_from_the_artifacts_is_escaped(tmp_path, monkeypatch):
@@ -469,7 +476,7 @@ def test_text_from_the_artifacts_is_escaped(tmp_path, monkeypatch):
         synthetic_run, "DIGITS", ["<script>alert(1)</script>", *synthetic_run.DIGITS[1:]]
     )
     run = synthetic_run.make(tmp_path, mapped=50)  # whose classes are data of a chart too
-    assert "<script>alert" not in report.page(run, report.summary(run, "r0123456789e"))
+    assert "<script>alert" not in report.page(run, summary_of(run))
 
 
 def test_the_page_is_one_small_file_and_each_file_that_it_names_is_a_link(digits, digits_page):
@@ -501,9 +508,7 @@ def test_the_stage_writes_the_page_and_the_summary(digits, tmp_path):
     with artifacts.making(folder, manifest_files.spec("report")) as work:
         make_report.make(work, digits, {})
     made = artifacts.Artifact(folder)
-    assert made.json("summary.json") == json.loads(
-        json.dumps(report.summary(digits, "r0123456789e"))
-    )
+    assert made.json("summary.json") == json.loads(json.dumps(summary_of(digits)))
     assert made.path("report.html").read_text().startswith("<!doctype html>")
 
 
@@ -548,14 +553,14 @@ def test_the_verdict_on_the_features_of_a_classifier_follows_the_numbers(
 ):
     gain = {"won": won, "lost": lost, **intervals.words(intervals.paired(won, lost, 360))}
     monkeypatch.setattr(accuracy, "_gain", lambda *_: gain)
-    assert says in text_of(page_of(lenet)).replace("\xa0", " ")
+    assert says in shown_text(lenet)
 
 
 def test_the_result_stands_once_beside_how_many_images_only_one_of_two_has_right(
     digits, digits_page
 ):
     text = text_of(digits_page)
-    for control in report.summary(digits, "r0123456789e", PARAMS)["controls"]:
+    for control in summary_of(digits)["controls"]:
         points = intervals.words(verdicts.difference(control))["points"]
         assert text.count(f"{points} points") == (control["fault"] is None)
         assert f"{control['won']} right only here{control['lost']} only there" in text
@@ -563,7 +568,7 @@ def test_the_result_stands_once_beside_how_many_images_only_one_of_two_has_right
 
 def test_a_run_with_kernel_ridge_is_answered_by_it(tmp_path):
     run = synthetic_run.make(tmp_path, evaluations=("linear", "ridge"))
-    numbers = report.summary(run, "r0123456789e")
+    numbers = summary_of(run)
     assert numbers["answered_by"] == "ridge"
     assert [
         numbers[key]
@@ -579,7 +584,7 @@ def test_a_run_with_kernel_ridge_is_answered_by_it(tmp_path):
         "Kernel ridge regression on features of an autoencoder, trained without labels"
     )
     assert numbers["test_accuracy"] != run["svm"].metrics["accuracy"] == numbers["svm"]["accuracy"]
-    text = text_of(report.page(run, numbers))
+    text = shown_text(run, numbers)
     assert "Kernel ridge regression was then fitted to the 8,192 features of each image." in text
     assert "Only the classifiers use the labels" in text
     assert "An SVM" not in text and "the accuracy of the SVM" not in text
@@ -607,8 +612,8 @@ def test_a_run_with_kernel_ridge_is_answered_by_it(tmp_path):
 )
 def test_decisions_over_shifted_copies_are_told(tmp_path, settings, says):
     run = synthetic_run.make(tmp_path, **settings)
-    numbers = report.summary(run, "r0123456789e")
-    text = text_of(report.page(run, numbers)).replace("\xa0", " ")
+    numbers = summary_of(run)
+    text = shown_text(run, numbers)
     assert (
         numbers["images_per_decision"] == 5
         and numbers["reproduce"]["settings"]["classify_shifts"] == settings["shifts"]
@@ -620,7 +625,7 @@ def test_decisions_over_shifted_copies_are_told(tmp_path, settings, says):
 
 
 def test_a_training_better_than_the_test_is_said_to_overfit(lenet):
-    text = text_of(page_of(lenet))
+    text = shown_text(lenet)
     assert "far better than the dashed test line, the network overfits" in text
 
 
@@ -649,7 +654,7 @@ def test_what_was_measured_on_the_validation_images_is_told(
         tmp_path, network="lenet_5", validation=180, patience=patience, epochs=5
     )
     monkeypatch.setitem(run["train"].metrics, "epochs_at_most", most)
-    text = text_of(page_of(run))
+    text = shown_text(run)
     assert (
         "After every epoch the loss and the accuracy were measured on the 180 validation images, which the training does "
         "not read, in 4.2 s altogether. " + said in text
@@ -668,11 +673,11 @@ def test_the_change_of_the_loss_is_told_beside_the_reconstructions_of_test_image
     digits, monkeypatch, losses, said
 ):
     monkeypatch.setitem(digits["train"].metrics, "loss", losses)
-    numbers = report.summary(digits, "r0123456789e", PARAMS)
+    numbers = summary_of(digits)
     fell = 1 - losses[1] / losses[0]
     assert numbers["loss_change"] == {"first": 0.2, "last": losses[1], "fell": pytest.approx(fell)}
     assert numbers["reconstruction_loss"] == {"training": losses[1], "test": 0.0123}
-    text = text_of(report.page(digits, numbers)).replace("\u202f", " ").replace("\xa0", " ")
+    text = shown_text(digits, numbers)
     assert f"The loss was 0.2 in the first epoch and {losses[1]} in the last: {said}." in text
     assert "On the test images it is 0.0123." in text
 
@@ -681,7 +686,7 @@ def test_divergence_and_pictures_from_the_prior_are_shown_where_values_are_drawn
     tmp_path, digits, digits_page
 ):
     run = synthetic_run.make(tmp_path, drawn=0.25)
-    numbers = report.summary(run, "r0123456789e", PARAMS)
+    numbers = summary_of(run)
     by_step, images = (
         run["train"].tensors("history.safetensors")["divergences"],
         run["data"].metrics["train"],
@@ -707,7 +712,7 @@ def test_divergence_and_pictures_from_the_prior_are_shown_where_values_are_drawn
         and 'href="#samples"' in page
         and "32 pictures that no image went into" in text
     )
-    assert report.summary(digits, "r0123456789e")["divergence"] is None
+    assert summary_of(digits)["divergence"] is None
     assert 'id="samples"' not in digits_page and "divergence" not in digits_page
 
 
@@ -722,39 +727,35 @@ def test_the_targets_are_told_with_what_was_reached(digits):
         {"metric": "reference.largest", "at_most": 1e-4},
         {"metric": "loss_change.fell", "at_least": 0.5},
     ]
-    numbers = report.summary(digits, "r0123456789e", {**PARAMS, "targets": bounds})
+    numbers = summary_of(digits, targets=bounds)
     assert [(one["reached"], one["met"]) for one in numbers["targets"]] == [
         (digits["svm"].metrics["accuracy"], True),
         (digits["train"].manifest["seconds"], False),
         (None, False),
         (numbers["loss_change"]["fell"], True),
     ]
-    text = text_of(report.page(digits, numbers)).replace("\u202f", " ").replace("\xa0", " ")
+    text = shown_text(digits, numbers)
     assert "2 of 4 met." in text
     accuracy = 100 * digits["svm"].metrics["accuracy"]
     assert f"test_accuracyat least 90.0 %{accuracy:.1f} %met" in text
     took = templates.duration(digits["train"].manifest["seconds"]).replace("\u202f", " ")
     assert f"seconds.trainat most 1 min 0 s{took}not met" in text
     assert "reference.largestat most 0.0001not measurednot met" in text
-    without_any = report.summary(digits, "r0123456789e", PARAMS)
-    assert without_any["targets"] == [] and "Targets" not in text_of(
-        report.page(digits, without_any)
-    )
+    without_any = summary_of(digits)
+    assert without_any["targets"] == [] and "Targets" not in shown_text(digits, without_any)
 
 
 def test_compiling_is_told_beside_the_times_where_it_took_a_second(digits):
-    numbers = report.summary(digits, "r0123456789e", PARAMS)
-    assert numbers["seconds_compiling"] < 1 and "Compiling took" not in text_of(
-        report.page(digits, numbers)
-    )
+    numbers = summary_of(digits)
+    assert numbers["seconds_compiling"] < 1 and "Compiling took" not in shown_text(digits, numbers)
     manifest = digits["train"].manifest
     try:
         manifest["seconds_compiling"] = 38.2
-        numbers = report.summary(digits, "r0123456789e", PARAMS)
+        numbers = summary_of(digits)
     finally:
         manifest["seconds_compiling"] = 0.0
     assert numbers["seconds_compiling"] == 38.2
-    text = text_of(report.page(digits, numbers)).replace("\u202f", " ").replace("\xa0", " ")
+    text = shown_text(digits, numbers)
     assert "Compiling took 38 s more" in text
 
 
@@ -772,35 +773,34 @@ def test_another_rungs_training_is_compared_weight_by_weight(digits, tmp_path):
         },
     )
     run = {**digits, "train_reference": artifacts.Artifact(other.folder)}
-    numbers = report.summary(run, "r0123456789e", PARAMS)
+    numbers = summary_of(run)
     found = numbers["reference"]
     assert (found["variant"], found["tensor"]) == ("cpu_sequential", "dec1.weight")
     assert found["largest"] == pytest.approx(0.5, rel=1e-6) and found["mean"] == pytest.approx(
         0.5 / 751_875, rel=1e-6
     )
-    assert "Of all weights one of dec1.weight differs most, by 0.5;" in text_of(
-        report.page(run, numbers)
-    )
-    assert report.summary(digits, "r0123456789e", PARAMS)["reference"] is None
+    assert "Of all weights one of dec1.weight differs most, by 0.5;" in shown_text(run, numbers)
+    assert summary_of(digits)["reference"] is None
 
 
 def test_a_training_that_went_on_from_a_shorter_one_names_it(digits, monkeypatch):
-    assert "Went on" not in text_of(page_of(digits))
+    assert "Went on" not in shown_text(digits)
     monkeypatch.setitem(
         digits["train"].manifest, "notes", {"goes_on_from": "t0", "after_step": 1234}
     )
-    assert "Went onafter step 1,234from t0, whose steps are the first of this training" in text_of(
-        page_of(digits)
+    assert (
+        "Went onafter step 1,234from t0, whose steps are the first of this training"
+        in shown_text(digits)
     )
 
 
 def test_a_schedule_that_did_not_fit_is_named(digits, monkeypatch):
-    assert "schedule does not fit" not in text_of(page_of(digits))
+    assert "schedule does not fit" not in shown_text(digits)
     monkeypatch.setitem(
         digits["train"].metrics, "misfits", ["warmup_steps 150 is too many; the rate rises"]
     )
-    assert "The schedule does not fit: warmup_steps 150 is too many; the rate rises." in text_of(
-        page_of(digits)
+    assert "The schedule does not fit: warmup_steps 150 is too many; the rate rises." in shown_text(
+        digits
     )
 
 
@@ -824,12 +824,12 @@ def test_the_page_says_in_how_many_values_an_image_is_encoded(digits, monkeypatc
         network.layer("latent").output_shape
     )
     monkeypatch.setattr(networks.Network, "code", code)
-    assert said in text_of(page_of(digits))
+    assert said in shown_text(digits)
 
 
 def test_a_variational_network_is_called_one(tmp_path):
     run = synthetic_run.make(tmp_path, drawn=0.5, epochs=1)
-    text, numbers = text_of(page_of(run)), report.summary(run, "r0123456789e", PARAMS)
+    text, numbers = shown_text(run), summary_of(run)
     assert "An SVM on features of a variational autoencoder, trained" in numbers["verdict"]
     assert text.startswith(" A variational autoencoder on handwritten digits")
     assert "The output of layer mean of a variational autoencoder" in text
@@ -840,21 +840,21 @@ def test_only_a_network_that_has_learned_to_reconstruct_is_said_to_soften_edges(
     digits, monkeypatch
 ):
     soft, bad = "Soft edges are normal", "The network has not learned to reconstruct yet"
-    text = text_of(page_of(digits))
+    text = shown_text(digits)
     assert soft in text and bad not in text
     reached = training.average_image_loss(digits)
     # of a training with draws or noise, which tests do without
     monkeypatch.setitem(digits["train"].metrics, "loss", [0.5])
-    assert soft in text_of(page_of(digits))
+    assert soft in shown_text(digits)
     monkeypatch.setitem(digits["train"].metrics, "reconstruction_loss", 0.9 * reached)
-    text = text_of(page_of(digits))
+    text = shown_text(digits)
     assert (
         soft not in text
         and bad not in text
         and "the error is 90 % of that of the average image" in text
     )
     monkeypatch.setitem(digits["train"].metrics, "reconstruction_loss", 0.5)
-    text = text_of(page_of(digits))
+    text = shown_text(digits)
     assert (
         soft not in text
         and bad in text
@@ -876,9 +876,7 @@ def test_only_a_network_that_has_learned_to_reconstruct_is_said_to_soften_edges(
     ],
 )
 def test_the_number_of_test_scores_is_told(digits, scores, said):
-    assert said in text_of(
-        report.page(digits, report.summary(digits, "r0123456789e") | {"test_scores": scores})
-    )
+    assert said in text_of(report.page(digits, summary_of(digits) | {"test_scores": scores}))
 
 
 @pytest.mark.parametrize(
@@ -899,7 +897,7 @@ def test_sentences_are_separated_by_blanks(tmp_path, options):
 
 def test_a_fitted_encoder_is_told_layer_by_layer_beside_its_decoders_training(tmp_path):
     run = synthetic_run.make(tmp_path, fitted=True, epochs=1)
-    text, numbers = text_of(page_of(run)), report.summary(run, "r0123456789e")
+    text, numbers = shown_text(run), summary_of(run)
     assert "The encoder of a network of 751,875 parameters was fitted to patches" in text
     assert "Only the decoder was trained for 1 epoch; no feature depends on it." in text
     assert (
@@ -915,7 +913,7 @@ def test_a_fitted_encoder_is_told_layer_by_layer_beside_its_decoders_training(tm
 
 def test_a_network_that_is_only_fitted_has_a_report_without_training(tmp_path):
     run = synthetic_run.make(tmp_path, network="patch_net", fitted=True)
-    page, numbers = page_of(run), report.summary(run, "r0123456789e")
+    page, numbers = page_of(run), summary_of(run)
     text = text_of(page)
     assert (
         "The 4 layers with weights of a network" in text and "divided by its own contrast" in text
@@ -935,7 +933,7 @@ START = {"file": "results/train/t0123456789a/weights.bin", "sha256": "5e" * 6}
 
 def text_and_numbers(results, *dataset, **settings):
     run = synthetic_run.make(results, *dataset, **settings)
-    return text_of(page_of(run)), report.summary(run, "r0123456789e", PARAMS)
+    return shown_text(run), summary_of(run)
 
 
 def test_a_run_from_a_file_names_it_and_calls_only_the_random_draw_untrained(tmp_path):
@@ -946,9 +944,7 @@ def test_a_run_from_a_file_names_it_and_calls_only_the_random_draw_untrained(tmp
     )
     lead = text.rpartition("The run")[2].partition("Datasetdigits")[0]
     assert f"It started from the weights of {START['file']} (sha256 {START['sha256']})." in lead
-    assert f"Well under 1 % is still practically as in {START['file']}." in text.replace(
-        "\xa0", " "
-    )
+    assert f"Well under 1 % is still practically as in {START['file']}." in text
     assert (
         f"The run trained on no test image; what {START['file']} had been trained on is not known here."
         in text
@@ -987,12 +983,12 @@ def test_weights_as_they_are_in_a_file_are_not_said_to_be_trained(tmp_path):
 def test_the_reconstruction_error_of_weights_as_they_are_in_a_file_is_told(tmp_path):
     run = synthetic_run.make(tmp_path, start="theirs.bin", trained=False)
     run["features"].metrics["reconstruction_loss"] = 0.04567
-    assert report.summary(run, "r0123456789e", PARAMS)["reconstruction_loss"] == {
+    assert summary_of(run)["reconstruction_loss"] == {
         "training": None,
         "test": 0.04567,
     }
-    assert "It rebuilds the 360 test images with a mean squared error of 0.04567." in text_of(
-        page_of(run)
+    assert "It rebuilds the 360 test images with a mean squared error of 0.04567." in shown_text(
+        run
     )
 
 
@@ -1028,14 +1024,12 @@ def test_a_network_that_classifies_is_scored_as_it_is_in_a_file(tmp_path):
 
 
 def test_networks_of_a_kind_are_counted(tmp_path):
-    text = text_of(page_of(synthetic_run.make(tmp_path, parts=(0.5, 1.25))))
+    text = shown_text(synthetic_run.make(tmp_path, parts=(0.5, 1.25)))
     assert (
         "3 autoencoders on handwritten digits" in text
         and "An SVM on features of 3 autoencoders, trained without" in text
     )
-    mixed = text_of(
-        page_of(synthetic_run.make(tmp_path / "mixed", parts=(0.5, 1.25), labelled=True))
-    )
+    mixed = shown_text(synthetic_run.make(tmp_path / "mixed", parts=(0.5, 1.25), labelled=True))
     assert "2 autoencoders and LeNet-5 on handwritten digits" in mixed
     assert "features of 2 autoencoders and LeNet-5, trained partly with labels" in mixed
 
@@ -1046,7 +1040,7 @@ def test_an_untrained_network_beside_the_trained_one_is_not_said_to_be_trained(t
         run[f"features_part{number}"].manifest["spec"]["parents"]["weights"] = run[
             "initial"
         ].version
-    text = text_of(page_of(run))
+    text = shown_text(run)
     assert "An autoencoder and 2 untrained autoencoders on handwritten digits" in text
     assert (
         "An SVM on features of an autoencoder, trained without labels on 1,437 images, and on those of 2 untrained "
@@ -1056,7 +1050,7 @@ def test_an_untrained_network_beside_the_trained_one_is_not_said_to_be_trained(t
 
 def test_features_learned_with_labels_are_said_to_be(tmp_path):
     run = synthetic_run.make(tmp_path, parts=(0.5,), labelled=True)
-    text, numbers = text_of(page_of(run)), report.summary(run, "r0123456789e")
+    text, numbers = shown_text(run), summary_of(run)
     assert "An autoencoder and LeNet-5 on handwritten digits" in text
     assert (
         "features of an autoencoder and LeNet-5, trained partly with labels on 1,437 images, classifies"
@@ -1085,10 +1079,11 @@ def test_features_learned_with_labels_are_said_to_be(tmp_path):
 def test_features_of_the_network_that_classifies_are_said_to_be_learned_with_labels(
     lenet, digits_page
 ):
-    assert "the output of layer fc2_relu, which saw labels in training: 8,192 features" in text_of(
-        page_of(lenet)
+    assert (
+        "the output of layer fc2_relu, which saw labels in training: 8,192 features"
+        in shown_text(lenet)
     )
-    assert report.summary(lenet, "r0123456789e")["features"][0]["learned"] == "with labels"
+    assert summary_of(lenet)["features"][0]["learned"] == "with labels"
     plain = text_of(digits_page)
     assert (
         "Labels were also used" not in plain
@@ -1120,13 +1115,11 @@ def test_classifiers_that_a_gpu_computed_are_named_with_it(digits, digits_page, 
             digits[role].metrics, "gpu", "NVIDIA H200, driver 580.95.05, CuPy 14.2.0"
         )
     named = ", ".join(roles.title(role) for role in ("svm", "svm_pixels"))
-    assert f"{named}: computed on NVIDIA H200, driver 580.95.05, CuPy 14.2.0." in text_of(
-        page_of(digits)
-    )
+    assert f"{named}: computed on NVIDIA H200, driver 580.95.05, CuPy 14.2.0." in shown_text(digits)
 
 
 def test_the_verdict_holds_the_run_against_each_control_image_by_image(digits):
-    numbers = report.summary(digits, "r0123456789e")
+    numbers = summary_of(digits)
     labels = np.asarray(digits["data"].array("test_labels.npy"))
     right = {
         role: np.asarray(digits[role].array("predictions.npy")) == labels
@@ -1205,7 +1198,7 @@ def test_a_table_of_products_is_named(lenet, role, words, monkeypatch):
     params = lenet[role].manifest["spec"]["params"]
     monkeypatch.setitem(params, "multiplier", "integers 0123456789abcdef")
     files = dict.fromkeys(("multiplier", "test_multiplier"), "mine.npy")
-    numbers = report.summary(lenet, "r0123456789e", files)
+    numbers = summary_of(lenet, **files)
     assert f"1,437 labelled images{words}" in numbers["verdict"]
     named = {"train": "multiplier", "evaluate": "test_multiplier"}[role]
     assert numbers["reproduce"]["not_in_settings"] == [named]
@@ -1213,13 +1206,13 @@ def test_a_table_of_products_is_named(lenet, role, words, monkeypatch):
 
 
 def test_few_images_are_said_to_be_few(tmp_path):
-    numbers = report.summary(synthetic_run.make(tmp_path, test=60), "r0123456789e")
+    numbers = summary_of(synthetic_run.make(tmp_path, test=60))
     assert " of only 60 test images of " in numbers["verdict"]
 
 
 def test_of_unbalanced_classes_the_largest_is_a_control_and_the_mean_stands_beside(tmp_path):
     run = synthetic_run.make(tmp_path, of_the_first=200)
-    numbers = report.summary(run, "r0123456789e")
+    numbers = summary_of(run)
     labels, predictions = (
         np.asarray(array)
         for array in (
@@ -1233,7 +1226,7 @@ def test_of_unbalanced_classes_the_largest_is_a_control_and_the_mean_stands_besi
     assert numbers["controls"][-1]["accuracy"] == np.mean(labels == 0) > 0.5
     words = f"mean of the classes {100 * mean:.1f}\u202f%"
     assert words in numbers["verdict"] and words in intervals.accuracy(numbers)
-    assert "Mean of the classes" in text_of(report.page(run, numbers))
+    assert "Mean of the classes" in shown_text(run, numbers)
     assert intervals.balanced({"confusion": [[5, 1], [0, 6]]}) == "", "the classes are balanced"
 
 
@@ -1249,19 +1242,19 @@ def test_a_verdict_ends_with_what_follows(tmp_path, network, controls, conclusio
     run = synthetic_run.make(
         tmp_path, "mnist", network=network, controls=controls, epochs=1, accuracy=0.99
     )
-    numbers = report.summary(run, "r0123456789e")
+    numbers = summary_of(run)
     assert (
         numbers["verdict"].endswith(f"; {conclusion}." if conclusion else ").")
         and numbers["verdict"].count(".") > 2
     )
-    assert f"{conclusion}" in text_of(report.page(run, numbers))
+    assert f"{conclusion}" in shown_text(run, numbers)
 
 
 def test_a_classifier_is_held_against_the_most_frequent_class_and_a_linear_one(
     tmp_path,
 ):
     run = synthetic_run.make(tmp_path, "mnist", network="lenet_5", epochs=1)
-    linear, majority = report.summary(run, "r0123456789e")["controls"]
+    linear, majority = summary_of(run)["controls"]
     labels, training = (
         np.asarray(run["data"].array(f"{part}_labels.npy")) for part in ("test", "train")
     )
@@ -1271,7 +1264,7 @@ def test_a_classifier_is_held_against_the_most_frequent_class_and_a_linear_one(
     )
     assert majority["control"] == "majority"
     assert majority["accuracy"] == np.mean(labels == np.argmax(np.bincount(training))) < 0.2
-    numbers = report.summary(run, "r0123456789e")
+    numbers = summary_of(run)
     chart = verdicts.first_screen(run, numbers)["chart"]
     assert [row["name"] for row in chart["y"]["rows"]][1:] == [
         "Logistic regression, raw pixels",
@@ -1293,7 +1286,7 @@ def test_the_page_says_how_a_rung_and_cuml_were_checked_before_their_first_use(d
         "features": noted("features", "gpu_opt_v2", "sgd 1.9e-07 in a.bias"),
         "svm": noted("svm", "cuml", "rbf within 1e-4"),
     }
-    text = text_of(page_of(run))
+    text = shown_text(run)
     assert text.count("Check of gpu_opt_v2") == 1 and "Check of" not in text_of(digits_page)
     assert (
         "passed 2026-01-31 12:34 UTCbefore its first use on this GPU, beside the cpu rung, in 12 s: sgd 1.9e-07 in "
@@ -1309,7 +1302,7 @@ def streamed(digits, monkeypatch, **copies):
     """The page's text of a training with these further seconds by operation."""
     metrics = digits["train"].metrics
     monkeypatch.setitem(metrics, "seconds_by_operation", metrics["seconds_by_operation"] | copies)
-    return text_of(page_of(digits))
+    return shown_text(digits)
 
 
 def test_the_report_says_how_much_of_the_copies_of_streamed_images_was_hidden(digits, monkeypatch):
@@ -1341,16 +1334,16 @@ def test_images_that_were_not_streamed_are_not_spoken_of(digits_page):
 
 
 def test_a_control_with_settings_of_its_own_is_described_by_them(digits):
-    numbers = report.summary(
-        digits, "r0123456789e", {"control_settings": {"wta_kernels": [8, 8], "svm_C": 3.0}}
-    )
-    assert numbers["control_settings"] == {"wta_kernels": [8, 8], "svm_C": 3.0}
-    assert "The untrained encoder has settings of its own: wta_kernels 8, 8, svm_C 3." in text_of(
-        report.page(digits, numbers)
+    settings = {"wta_kernels": [8, 8], "svm_C": 3.0}
+    numbers = summary_of(digits, control_settings=settings)
+    assert numbers["control_settings"] == settings
+    assert (
+        "The untrained encoder has settings of its own: wta_kernels 8, 8, svm_C 3."
+        in shown_text(digits, numbers)
     )
     assert "an untrained encoder with settings of its own, 92.5\u202f%, is no" in numbers["verdict"]
-    assert "Untrained encoder, other settings" in text_of(report.page(digits, numbers))
-    assert "settings of its own" not in text_of(page_of(digits))
+    assert "Untrained encoder, other settings" in shown_text(digits, numbers)
+    assert "settings of its own" not in shown_text(digits)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT / "workflow/scripts"))
 import numpy as np  # noqa: E402
 from PIL import Image, ImageDraw, ImageFont  # noqa: E402
 
-from ladder.data import datasets  # noqa: E402
+from ladder.data import official  # noqa: E402
 from ladder.stage import command  # noqa: E402
 from ladder.store import disk  # noqa: E402
 
@@ -61,14 +61,16 @@ class Source:
 
     def cifar10(self, per_class, classes=range(10)):
         """(class, uint8 picture) of the first pictures of each class."""
-        where = {"sha256": None} if self._cifar10 else {}
-        urls = [self._cifar10] if self._cifar10 else settings("cifar10_urls")
-        data = datasets.cifar10(urls, self.downloads, with_test=False, **where)
+        path = self._cifar10
+        urls = [path] if path else settings("cifar10_urls")
+        sha256 = disk.sha256(pathlib.Path(path)) if path else settings("cifar10_sha256")
+        data = official.load("cifar10", urls, self.downloads, with_test=False, sha256=sha256)
         yield from first(data, per_class, classes)
 
     def mnist(self, per_class):
         urls = [self._mnist] if self._mnist else settings("mnist_urls")
-        yield from first(datasets.mnist(urls, self.downloads, with_test=False), per_class)
+        data = official.load("mnist", urls, self.downloads, with_test=False)
+        yield from first(data, per_class)
 
     def digits(self):
         from sklearn.datasets import load_digits

@@ -210,7 +210,6 @@ def test_a_wrong_entry_is_one_line(entries, words):
         ("batch_size", 32.0, 32),
         ("train_limit", "200", 200),
         ("train_limit", "all", "all"),
-        ("cifar10_sha256", "null", None),
         ("features_flip", "true", True),
         ("confirm", "yes", True),
         ("confirm", "no", False),
@@ -520,7 +519,11 @@ def test_text_is_read_as_the_type_the_schema_wants(key, text, value):
         ),
         ("multiplier", __file__, "entries of uint8, but a multiplier table has 4^m"),
         ("multiplier_in", ["backward"], "forward, input_grad"),
-        ("cifar10_sha256", "abc", "64 lower-case hex digits or null"),
+        (
+            "cifar10_sha256",
+            None,
+            "cifar10_sha256 is empty, but must be 64 lower-case hex digits, as sha256sum prints them",
+        ),
         (
             "classify_shifts",
             0,

@@ -102,18 +102,16 @@ def _pictures(work, params, options, limits):
 
 def _load(params, options, with_test=True):
     if params["dataset"] == "mnist_small":
-        return datasets.mnist_small(with_test)
+        return official.mnist_small(with_test)
     if params["dataset"] == "digits":
         return datasets.digits(with_test)
-    if params["dataset"] == "cifar10":
-        return datasets.cifar10(
-            json.loads(options["urls"]), options["downloads"], params["cifar10_sha256"], with_test
-        )
-    if params["dataset"] == "mnist":
-        return datasets.mnist(json.loads(options["urls"]), options["downloads"], with_test)
     if params["dataset"] in official.FILES:
         return official.load(
-            params["dataset"], json.loads(options["urls"]), options["downloads"], with_test
+            params["dataset"],
+            json.loads(options["urls"]),
+            options["downloads"],
+            with_test,
+            params.get("cifar10_sha256"),
         )
     raise UserError(f"dataset {params['dataset']} is not known; choose {', '.join(FACTS)}")
 

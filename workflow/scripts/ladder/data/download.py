@@ -12,12 +12,13 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 
 from ladder import progress
 from ladder.errors import UserError, excerpt
 from ladder.files import shown
 from ladder.progress import log
-from ladder.store import artifacts, disk
+from ladder.store import artifacts
 
 ATTEMPTS = 3  # per mirror, in a row without progress
 FIRST_WAIT = 1.0  # seconds before the second attempt; doubled before each further one
@@ -41,22 +42,16 @@ class _Another(_Unusable):
 
 @dataclasses.dataclass(frozen=True)
 class _Wanted:
-    """Requirements on a file, and advice for the user if they are not met."""
+    """Requirements on a file, and advice for the user if they are not met; as of `fetch`."""
 
-    # function of a path: short description of the file's fault, "" if it is the wanted file; None
-    # to
-    fault: object
-    # accept any file
-    size: int | None  # bytes, if known
-    largest: int | None  # most bytes, if known
-    another: str  # advice if an address serves a different file; "" or ends in "; "
-    # advice if a different file exists at the path, besides removing it; "" or begins with a comma
-    kept: str
-    by_hand: str  # how to provide the file without the addresses
+    fault: Callable[[pathlib.Path], str]
+    largest: int | None
+    setting: str
+    by_hand: str
 
 
-def fetch(urls, path, sha256, size=None, setting="sha256"):
-    """Download the file with this sha256 to `path` unless it is there.
+def fetch(urls, path, fault, largest, setting, by_hand):
+    """Download the wanted file to `path` unless it is there.
 
     An interrupted transfer is resumed, also from the next mirror and in the next run: partial data
     stay in PATH.part. PATH appears only complete and verified, and two processes never write it at
@@ -64,51 +59,30 @@ def fetch(urls, path, sha256, size=None, setting="sha256"):
 
     urls     http(s) and file: addresses, and paths of this machine, of the file or of a folder that
              has it by the name of `path`, with .gz or without; tried in order
-    sha256   64 hex digits
-    size     bytes, if known
-    setting  the configuration key of the sha256, for messages
+    fault    function of a path: short description of the file's fault, for a message "ADDRESS:
+             FAULT", "" if it is the wanted file
+    largest  most bytes, if known; longer transfers are refused
+    setting  the configuration keys of the addresses
+    by_hand  instruction for a manual download, "put ... in ..."
 
     Returns the absolute path. Raises UserError if no mirror has the file, or if a different file
     exists at `path`.
     """
-    path = pathlib.Path(path).absolute()
-    wanted = sha256.lower()
-
-    def fault(file):
-        try:
-            digest = disk.sha256(file)
-        except OSError as error:
-            return f"it cannot be read ({error.strerror})"
-        held = file.stat().st_size
-        length = f"it is {held:,} bytes, not {size:,}, and " if size and held != size else ""
-        return f"{length}its sha256 is {digest}, not {wanted}" if digest != wanted else ""
-
-    return _fetch(
-        urls,
-        path,
-        _Wanted(
-            fault,
-            size,
-            None,
-            another=f"if another copy of the data is the one you want, set {setting} to its sha256; ",
-            kept=f", or, if this is the copy of the data you want, set {setting} to its sha256 and add its file: address to "
-            "the URLs",
-            by_hand=f"put the file by hand at {path}",
-        ),
-    )
-
-
-def fetch_checked(urls, path, fault, largest, setting, by_hand):
-    """Like `fetch`, for a file that is verified by its content.
-
-    fault    function of a path: short description of the file's fault, for a message "ADDRESS:
-             FAULT", "" if it is the wanted file; None to accept any file
-    largest  most bytes, if known; longer transfers are refused
-    setting  the configuration key of the addresses
-    by_hand  instruction for a manual download, "put ... in ..."
-    """
-    path = pathlib.Path(path).absolute()
-    return _fetch(urls, path, _Wanted(fault, None, largest, f"check {setting}; ", "", by_hand))
+    path, wanted = pathlib.Path(path).absolute(), _Wanted(fault, largest, setting, by_hand)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with artifacts.locked(
+            path.with_name(f".{path.name}.lock"), f"another process is downloading {path.name}"
+        ):
+            if not path.exists():
+                _download(urls, path, wanted)
+                return path
+    # The file comes from an earlier run or was put there by hand.
+    if reason := fault(path):
+        raise UserError(
+            f"{path} is not the wanted file: {reason}; remove it to download it again, and check {setting}"
+        )
+    return path
 
 
 def one_for_each(urls, files, setting):
@@ -163,23 +137,6 @@ def _url(address, name):
     return held[0].as_uri()
 
 
-def _fetch(urls, path, wanted):
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with artifacts.locked(
-            path.with_name(f".{path.name}.lock"), f"another process is downloading {path.name}"
-        ):
-            if not path.exists():
-                _download(urls, path, wanted)
-                return path
-    # The file comes from an earlier run or was put there by hand.
-    if fault := wanted.fault and wanted.fault(path):
-        raise UserError(
-            f"{path} is not the wanted file: {fault}; remove it to download it again{wanted.kept}"
-        )
-    return path
-
-
 def _download(urls, path, wanted):
     part = path.with_name(f"{path.name}.part")
     faults, advice = [], ""
@@ -192,7 +149,7 @@ def _download(urls, path, wanted):
             faults.append(f"{_line(url)}: {fault}")
             log.info("%s", faults[-1])
             if isinstance(fault, _Another):
-                advice = wanted.another
+                advice = f"check {wanted.setting}; "
     reasons = "; ".join(faults) or "no URL is given"
     raise UserError(
         f"cannot get {path.name} ({reasons}); {advice}{wanted.by_hand} and run again, or use the "
@@ -204,7 +161,7 @@ def _from_mirror(url, part, wanted):
     """Download the complete, verified file to `part`."""
     started = time.monotonic()
     resumed = _transfer(url, part, wanted)
-    fault = wanted.fault and wanted.fault(part)
+    fault = wanted.fault(part)
     if fault and resumed:
         log.info("%s: the resumed file has a wrong checksum; downloading it from the start", url)
         part.unlink()
@@ -214,11 +171,10 @@ def _from_mirror(url, part, wanted):
         part.unlink()
         raise _Another(fault)
     log.info(
-        "%s: %s in %s, %s",
+        "%s: %s in %s, checksum verified",
         url,
         progress.size(part.stat().st_size),
         progress.duration(time.monotonic() - started),
-        "checksum verified" if wanted.fault else "no checksum to verify",
     )
 
 
@@ -227,8 +183,6 @@ def _transfer(url, part, wanted):
     idle = 0
     while True:
         held = _length(part)
-        if wanted.size and held == wanted.size:
-            return True
         try:
             return _receive(url, part, held, wanted)
         except _Broken as fault:
@@ -250,13 +204,15 @@ def _receive(url, part, held, wanted):
     """
     stream, start, total = _open(url, held)
     with contextlib.closing(stream), open(part, "ab", buffering=0) as file:
-        _check_length(total, wanted)
-        expected = wanted.size or total
-        most = expected or wanted.largest or LARGEST
+        if total and wanted.largest and total > wanted.largest:
+            raise _Another(
+                f"it is {total:,} bytes, and the wanted file has at most {wanted.largest:,}"
+            )
+        most = total or wanted.largest or LARGEST
         file.truncate(start)
         received = start
         with progress.bar(
-            total=expected, initial=start, label=part.stem, unit="B", unit_scale=True
+            total=total, initial=start, label=part.stem, unit="B", unit_scale=True
         ) as bar:
             while block := _read(stream):
                 received += len(block)
@@ -265,19 +221,9 @@ def _receive(url, part, held, wanted):
                 file.write(block)
                 bar.update(len(block))
         os.fsync(file.fileno())
-    if expected is not None and received < expected:
-        raise _Broken(f"the transfer broke after {received:,} of {expected:,} bytes")
+    if total is not None and received < total:
+        raise _Broken(f"the transfer broke after {received:,} of {total:,} bytes")
     return start > 0
-
-
-def _check_length(total, wanted):
-    """Refuse a wrong length before the transfer, if the server sends one."""
-    if total is None:
-        return
-    if wanted.size and total != wanted.size:
-        raise _Another(f"it is {total:,} bytes, not {wanted.size:,}")
-    if wanted.largest and total > wanted.largest:
-        raise _Another(f"it is {total:,} bytes, and the wanted file has at most {wanted.largest:,}")
 
 
 def _read(stream):

@@ -1,47 +1,136 @@
-"""Data sets of official files with published checksums: Fashion-MNIST, CIFAR-100 and SVHN.
+"""Data sets of official files with published checksums: MNIST, Fashion-MNIST, CIFAR-10, CIFAR-100
+and SVHN.
 
-A file is read only after its sha256 was verified, so what it holds is known. The checksums are
-those of TensorFlow Datasets (tensorflow_datasets/url_checksums), which go with the md5 sums that
-the authors of Fashion-MNIST and torchvision publish.
+A file is read only after its checksum was verified, so what it holds is known; nothing is extracted
+to disk. The sums of MNIST are md5, of the unpacked files; those of the other files are those of
+TensorFlow Datasets (tensorflow_datasets/url_checksums), which go with the md5 sums that the authors
+of Fashion-MNIST and torchvision publish.
 """
 
 import dataclasses
 import gzip
+import hashlib
 import io
+import math
 import pathlib
 import tarfile
+import zlib
 
 import numpy as np
 
 from ladder.data import download
 from ladder.data.datasets import Dataset
+from ladder.errors import UserError
+from ladder.progress import log
+from ladder.sources import ROOT
 from ladder.store import disk
 
 
 @dataclasses.dataclass(frozen=True)
 class File:
-    """An official file: its name, its content in words, its length in bytes and its sha256."""
+    """An official file: its name, its content in words, its length in bytes, None if it is not
+    known, and its sha256.
+    """
 
     name: str
     what: str
-    size: int
+    size: int | None
     sha256: str
+
+    @property
+    def largest(self):
+        """The most bytes that a download may have; None if that is not known."""
+        return self.size
 
     def fault(self, path):
         """Short description of why the file at `path` is not this one; '' if it is."""
         try:
-            held = path.stat().st_size
-            digest = disk.sha256(path) if held == self.size else ""
+            digest = disk.sha256(path)
         except OSError as error:
             return f"it cannot be read ({error.strerror})"
-        if held != self.size:
-            return f"it has {held:,} bytes, not {self.size:,}"
-        return f"its sha256 is {digest}, not {self.sha256}" if digest != self.sha256 else ""
+        held = path.stat().st_size
+        return f"its sha256 is {digest}, not {self.sha256} ({held:,} bytes)" * (
+            digest != self.sha256
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Idx:
+    """A file of MNIST: a header, then bytes of this shape. md5: of the unpacked file, so that any
+    gzipped one is taken, and one that is not.
+    """
+
+    name: str
+    what: str
+    shape: tuple
+    md5: str
+
+    @property
+    def size(self):
+        """Bytes of the unpacked file: two zeros, 8 for bytes, the number of dimensions, each of
+        them in four bytes.
+        """
+        return 4 + 4 * len(self.shape) + math.prod(self.shape)
+
+    @property
+    def largest(self):
+        """gzip may enlarge what it cannot pack; any of the four files is told from this one by its
+        content.
+        """
+        return 2 * max(file.size for file in FILES["mnist"])
+
+    def fault(self, path):
+        """As that of a File."""
+        try:
+            md5 = hashlib.md5(_unpacked(path, self.size + 1), usedforsecurity=False).hexdigest()
+        except DAMAGES as error:
+            return f"it cannot be read ({getattr(error, 'strerror', None) or error})"
+        if md5 == self.md5:
+            return ""
+        return f"it is not MNIST's {self.what}: unpacked it has md5 {md5}, not {self.md5}"
+
+
+# What reading a damaged archive, or none, raises.
+DAMAGES = OSError, EOFError, zlib.error
+
+
+def _unpacked(path, most=-1):
+    """The first `most` bytes of a file, unpacked if it is gzipped."""
+    with open(path, "rb") as file:
+        gzipped = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        return (gzip.GzipFile(fileobj=file) if gzipped else file).read(most)
 
 
 # Data set -> its files: of the training images and labels, then of the test set; a single one has
 # both.
 FILES = {
+    "mnist": (
+        Idx(
+            "train-images-idx3-ubyte.gz",
+            "training images",
+            (60_000, 28, 28),
+            "6bbc9ace898e44ae57da46a324031adb",
+        ),
+        Idx(
+            "train-labels-idx1-ubyte.gz",
+            "training labels",
+            (60_000,),
+            "a25bea736e30d166cdddb491f175f624",
+        ),
+        Idx(
+            "t10k-images-idx3-ubyte.gz",
+            "test images",
+            (10_000, 28, 28),
+            "2646ac647ad5339dbf082846283269ea",
+        ),
+        Idx(
+            "t10k-labels-idx1-ubyte.gz",
+            "test labels",
+            (10_000,),
+            "27ae3e4e09519cfbb04c329615203637",
+        ),
+    ),
     "fashion_mnist": (
         File(
             "train-images-idx3-ubyte.gz",
@@ -66,6 +155,14 @@ FILES = {
             "test labels",
             5_148,
             "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+        ),
+    ),
+    "cifar10": (
+        File(
+            "cifar-10-binary.tar.gz",
+            "archive",
+            170_052_171,
+            "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
         ),
     ),
     "cifar100": (
@@ -103,29 +200,48 @@ FASHION_CLASSES = (
     "bag",
     "ankle boot",
 )
-CIFAR100_FOLDER = "cifar-100-binary"
-# bytes: coarse label, fine label, red plane, green plane, blue plane
-CIFAR100_RECORD = 2 + 3 * 32 * 32
+DIGITS = tuple("0123456789")
+# A part of MNIST that ships with the program (its README.md says which).
+MNIST_SMALL = ROOT / "workflow" / "resources" / "mnist_small"
+MNIST_SMALL_MD5 = (
+    "9f484b2233862355104d937104feba72",
+    "914ce1bea93984b0d7f6acff85acdd83",
+    "93b05aa3632439902c6ce6df36fce30f",
+    "2518481b544b53ade9c8fbef8ea5758e",
+)
+CIFAR10_BATCHES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 
 
-def load(name, urls, downloads, with_test=True):
+def load(name, urls, downloads, with_test=True, sha256=None):
     """The Dataset `name` (a key of FILES), downloaded to DOWNLOADS/NAME unless it is there.
 
     urls: an address for each file, in the order of FILES, or the path of a folder with them; of a
-    single file, mirrors. with_test=False leaves the test images out. Raises UserError where a file
-    cannot be had or is another one.
+    single file, mirrors. with_test=False leaves the test images out. sha256: of the archive that is
+    to be taken for a single file, which is then kept in a folder of its own. Raises UserError where
+    a file cannot be had or is another one.
     """
-    files = FILES[name]
+    files, setting = FILES[name], f"{name}_urls"
+    if sha256:
+        setting += f" and {name}_sha256"
+        if sha256 != files[0].sha256:
+            files = (dataclasses.replace(files[0], sha256=sha256, size=None),)
+    folder = pathlib.Path(downloads).absolute() / (sha256[:12] if sha256 else name)
     mirrors = (
-        [[url] for url in download.one_for_each(urls, files, f"{name}_urls")]
-        if len(files) > 1
-        else [urls]
+        [[url] for url in download.one_for_each(urls, files, setting)] if len(files) > 1 else [urls]
     )
-    wanted = len(files) if with_test or len(files) == 1 else len(files) // 2
-    folder = pathlib.Path(downloads).absolute() / name
+    wanted = files if with_test or len(files) == 1 else files[: len(files) // 2]
+    if missing := [file.name for file in wanted if not (folder / file.name).exists()]:
+        log.info("%s: %s to download and keep in %s", name, ", ".join(missing), folder)
     paths = [
-        _fetched(file, addresses, folder, f"{name}_urls")
-        for file, addresses in list(zip(files, mirrors, strict=True))[:wanted]
+        download.fetch(
+            addresses,
+            folder / file.name,
+            file.fault,
+            file.largest,
+            setting=setting,
+            by_hand=f"put {file.name} by hand in {folder}",
+        )
+        for file, addresses in zip(wanted, mirrors, strict=False)
     ]
     train_images, train_labels, test_images, test_labels, classes = READERS[name](paths)
     test_slice = slice(None) if with_test else slice(0)
@@ -134,58 +250,89 @@ def load(name, urls, downloads, with_test=True):
     )
 
 
-def _fetched(file, addresses, folder, setting):
-    return download.fetch_checked(
-        addresses,
-        folder / file.name,
-        file.fault,
-        file.size,
-        setting=setting,
-        by_hand=f"put {file.name} by hand in {folder}",
-    )
+def mnist_small(with_test=True):
+    """12,000 of MNIST's images, which ship with the program: the first 600 of each class, to train
+    on and to test on.
+
+    Raises UserError if a file is not the one that ships.
+    """
+    paths = []
+    for file, md5 in zip(FILES["mnist"], MNIST_SMALL_MD5, strict=True):
+        paths.append(MNIST_SMALL / file.name)
+        part = dataclasses.replace(file, shape=(6000, *file.shape[1:]), md5=md5)
+        if fault := part.fault(paths[-1]):
+            raise UserError(
+                f"the images in {MNIST_SMALL} are not those that ship with Kernel Ladder: {fault}; get that "
+                "folder again, with git: git checkout workflow/resources"
+            )
+    return Dataset(*_mnist(paths if with_test else paths[:2]))
 
 
 # Readers: the paths of the files -> training images and labels, test images and labels, names of
 # the classes. Without paths of the test files their images are none.
 
 
-def _fashion_mnist(paths):
+def _mnist(paths, classes=DIGITS):
     arrays = [_idx(path) for path in paths]
     arrays += [array[:0] for array in arrays[: 4 - len(arrays)]]
-    return arrays[0][..., None], arrays[1], arrays[2][..., None], arrays[3], FASHION_CLASSES
+    return arrays[0][..., None], arrays[1], arrays[2][..., None], arrays[3], classes
+
+
+def _fashion_mnist(paths):
+    return _mnist(paths, FASHION_CLASSES)
 
 
 def _idx(path):
-    """The uint8 array of a gzipped IDX file: two zeros, 8, the number of dimensions, each of them
-    in four bytes, the bytes.
+    """The uint8 array of an IDX file: two zeros, 8, the number of dimensions, each of them in four
+    bytes, the bytes.
     """
-    data = gzip.decompress(path.read_bytes())
+    data = _unpacked(path)
     dimensions = data[3]
     return np.frombuffer(data, np.uint8, offset=4 + 4 * dimensions).reshape(
         np.frombuffer(data, ">u4", dimensions, 4)
     )
 
 
+def _cifar10(paths):
+    names = (*CIFAR10_BATCHES, "test_batch.bin", "batches.meta.txt")
+    return _cifar(paths[0], "cifar-10-batches-bin", names, 1)
+
+
 def _cifar100(paths):
-    with tarfile.open(paths[0], "r:gz") as archive:
-        train, test, names = (
-            archive.extractfile(f"{CIFAR100_FOLDER}/{name}").read()
-            for name in ("train.bin", "test.bin", "fine_label_names.txt")
-        )
-    return *_cifar100_records(train), *_cifar100_records(test), tuple(names.decode().split())
+    names = "train.bin", "test.bin", "fine_label_names.txt"
+    return _cifar(paths[0], "cifar-100-binary", names, 2)
 
 
-def _cifar100_records(data):
-    """(images, fine labels) of the records."""
-    records = np.frombuffer(data, np.uint8).reshape(-1, CIFAR100_RECORD)
-    images = records[:, 2:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    return np.ascontiguousarray(images), records[:, 1].copy()
+def _cifar(path, folder, names, labels):
+    """Of an archive with files of records to train on, one to test on, and one of class names; a
+    record has so many labels, of which the last one counts, then the red, green and blue plane.
+
+    Raises UserError where it is another archive, whose checksum a person has given.
+    """
+    try:
+        with tarfile.open(path) as archive:
+            *train, test, words = (archive.extractfile(f"{folder}/{name}").read() for name in names)
+        parts = [
+            np.frombuffer(data, np.uint8).reshape(-1, labels + 3 * 32 * 32)
+            for data in (b"".join(train), test)
+        ]
+        classes = tuple(words.decode().split())
+        if max(rows[:, labels - 1].max(initial=0) for rows in parts) >= len(classes):
+            raise ValueError(f"a label is not one of its {len(classes)} classes")
+    except (*DAMAGES, tarfile.TarError, AttributeError, KeyError, ValueError) as error:
+        raise UserError(
+            f"{path} is not the binary version, with {folder}: {error}; remove it, and name another"
+        ) from error
+    images = (rows[:, labels:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1) for rows in parts)
+    train_images, test_images = map(np.ascontiguousarray, images)
+    train_labels, test_labels = (rows[:, labels - 1].copy() for rows in parts)
+    return train_images, train_labels, test_images, test_labels, classes
 
 
 def _svhn(paths):
     parts = [_mat(path) for path in paths]
     parts += [tuple(array[:0] for array in parts[0])] * (2 - len(parts))
-    return *parts[0], *parts[1], tuple("0123456789")
+    return *parts[0], *parts[1], DIGITS
 
 
 def _mat(path):
@@ -200,4 +347,10 @@ def _mat(path):
     )
 
 
-READERS = {"fashion_mnist": _fashion_mnist, "cifar100": _cifar100, "svhn": _svhn}
+READERS = {
+    "mnist": _mnist,
+    "fashion_mnist": _fashion_mnist,
+    "cifar10": _cifar10,
+    "cifar100": _cifar100,
+    "svhn": _svhn,
+}

@@ -367,8 +367,7 @@ def data_params(run: Run) -> dict[str, Any]:
     chosen = run.settings
     keys = ["dataset", "train_limit", "validation" if chosen.validation else "test_limit"]
     if chosen.dataset == "cifar10":
-        # Without a checksum only the addresses identify the archive.
-        keys += ["cifar10_sha256"] if chosen.cifar10_sha256 else ["cifar10_sha256", "cifar10_urls"]
+        keys.append("cifar10_sha256")
     if chosen.dataset == dataset_facts.FOLDER:
         own_test = dataset_facts.pictures(chosen).has_test
         keys += [

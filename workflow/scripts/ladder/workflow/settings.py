@@ -24,7 +24,6 @@ from ladder.workflow.values import (
     Count,
     Flag,
     NotNegative,
-    Null,
     Positive,
     Several,
     T,
@@ -49,7 +48,10 @@ Tag = Annotated[
     str, Field(min_length=1, max_length=50), expected("one line of at most 50 characters"), TEXT
 ]
 Sha256 = Annotated[
-    str, Field(pattern=r"^[0-9a-f]{64}$"), expected("64 lower-case hex digits"), TEXT
+    str,
+    Field(pattern=r"^[0-9a-f]{64}$"),
+    expected("64 lower-case hex digits, as sha256sum prints them"),
+    TEXT,
 ]
 Costs = Annotated[
     dict[
@@ -850,13 +852,10 @@ class Addresses(Section):
         "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
     ]
     """Addresses of the CIFAR-10 archive (binary version), tried in order: `http`, `https` and
-    `file`, or a path, of the archive or of the folder that holds `cifar-10-binary.tar.gz`; with
-    `cifar10_sha256: null` also the path of the unpacked folder `cifar-10-batches-bin`."""
-    cifar10_sha256: Sha256 | Null = (
-        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
-    )
-    """SHA-256 checksum of that archive. `null` does not check it: then the addresses are part of
-    the version, and another archive at the same address is not noticed."""
+    `file`, or a path, of the archive or of the folder that holds `cifar-10-binary.tar.gz`."""
+    cifar10_sha256: Sha256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
+    """SHA-256 checksum of that archive, part of the version. That of another one, as `sha256sum`
+    prints it, takes this."""
 
 
 SECTIONS: tuple[type[Section], ...] = (

@@ -1,8 +1,8 @@
 """Values that a person writes, read as the types of the settings or refused in one line with the
 nearest right one.
 
-The types are for pydantic: they convert text that can be read as the wanted type, '1e-3', "32",
-'null' or 'true', as Snakemake passes it from --config, and take a single value as a list of one.
+The types are for pydantic: they convert text that can be read as the wanted type, '1e-3', "32"
+or 'true', as Snakemake passes it from --config, and take a single value as a list of one.
 """
 
 import difflib
@@ -61,11 +61,6 @@ def read_text(value: Any) -> str:
     return value
 
 
-def read_null(value: Any) -> None:
-    if value not in (None, "null"):
-        raise ValueError("not null")
-
-
 def expected(words: str) -> Any:
     """What a value may be, in words, where its type does not say it well."""
     return Field(json_schema_extra={"expected": words})
@@ -79,7 +74,6 @@ TEXT = BeforeValidator(read_text)
 LISTED = BeforeValidator(lambda value: value if isinstance(value, list) else [value])
 Flag = Annotated[bool, BeforeValidator(read_flag)]
 Text = Annotated[str, TEXT]
-Null = Annotated[None, BeforeValidator(read_null)]
 Several = Annotated[list[T], LISTED]
 Amount = Annotated[int, Field(ge=0, le=MOST), INTEGER]
 Count = Annotated[int, Field(ge=1, le=MOST), INTEGER]

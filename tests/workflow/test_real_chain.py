@@ -70,6 +70,17 @@ def run(project, target, *more):
     return snakemake_server.run([target, *TINY, *more], project)
 
 
+def completed(project, target, *more):
+    """The output of a run that has to succeed."""
+    status, output = run(project, target, *more)
+    assert status == 0, output
+    return output
+
+
+def summary_of(project):
+    return json.loads((project / "results/summary.json").read_text())
+
+
 def weights(project):
     (folder,) = (project / "results/train").iterdir()
     return (folder / "weights.bin").read_bytes()
@@ -80,15 +91,20 @@ def done(tmp_path_factory):
     return once.folder(tmp_path_factory, "chain", finish)
 
 
+@pytest.fixture
+def project(done, tmp_path):
+    """A copy of the finished one."""
+    return shutil.copytree(done, tmp_path / "project")
+
+
 def finish(folder):
-    status, output = run(copy_project(folder), "report")
-    assert status == 0, output
-    lines, summary = output.splitlines(), json.loads((folder / "results/summary.json").read_text())
+    lines = completed(copy_project(folder), "report").splitlines()
+    summary = summary_of(folder)
     assert summary["verdict"] in lines and lines[-1].endswith("/results/report.html")
 
 
 def test_the_report_and_the_summary_are_made(done):
-    summary = json.loads((done / "results/summary.json").read_text())
+    summary = summary_of(done)
     assert list(summary) == list(summary_keys.KEYS)
     assert len(summary["loss"]) == 3
     assert summary["loss"][-1] < summary["loss"][0]
@@ -105,7 +121,7 @@ def test_the_report_and_the_summary_are_made(done):
 def test_in_the_first_report_training_beats_the_untrained_encoder_and_raw_pixels(tmp_path):
     status, output = snakemake_server.run(["results/report.html"], copy_project(tmp_path))
     assert status == 0, output
-    summary = json.loads((tmp_path / "results/summary.json").read_text())
+    summary = summary_of(tmp_path)
     assert [one["control"] for one in summary["controls"]] == ["svm_random", "svm_pixels"]
     assert all(one["difference_interval"][0] > 0 for one in summary["controls"])
     assert summary["verdict"].endswith("; training helped.") and summary["test_accuracy"] > 0.96
@@ -127,21 +143,17 @@ def test_training_killed_after_an_epoch_gives_the_bytes_of_an_uninterrupted_run(
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert not list((project / "results").glob("train/*/manifest.json"))
-    status, output = run(project, "train")
-    assert status == 0, output
-    assert "resuming after step" in output
+    assert "resuming after step" in completed(project, "train")
     assert weights(project) == weights(done)
 
 
 @pytest.mark.parametrize("forced", [("-R", "train_network"), ("-f",)], ids=" ".join)
-def test_a_forced_training_repeats_every_step_and_gives_the_same_bytes(done, tmp_path, forced):
-    shutil.copytree(done, tmp_path / "project")
-    before, (made,) = weights(done), (tmp_path / "project/results").glob("train/*/weights.bin")
+def test_a_forced_training_repeats_every_step_and_gives_the_same_bytes(project, forced):
+    before, (made,) = weights(project), (project / "results").glob("train/*/weights.bin")
     made.with_name("checkpoint.safetensors").write_bytes(b"of an earlier run")
-    status, output = run(tmp_path / "project", "train", *forced)
-    assert status == 0, output
+    output = completed(project, "train", *forced)
     assert "resuming after" not in output and "epoch 3/3" in output
-    assert weights(tmp_path / "project") == before
+    assert weights(project) == before
     assert not list(made.parent.glob("checkpoint*"))
 
 
@@ -157,8 +169,7 @@ def with_little_room(project, target, limit):
     return process.communicate()[0], process.returncode
 
 
-def test_a_full_disk_at_the_last_copy_is_one_line(done, tmp_path):
-    project = shutil.copytree(done, tmp_path / "project")
+def test_a_full_disk_at_the_last_copy_is_one_line(project):
     (project / "results/report.html").unlink()
     output, status = with_little_room(project, "report", 100_000)  # bytes, less than the page has
     assert status != 0 and "Traceback" not in output
@@ -179,11 +190,11 @@ def test_a_full_disk_is_one_line_and_finished_artifacts_stay(done, tmp_path):
     assert not list((project / "results/train").glob("*/.*.tmp"))
 
 
-def test_the_users_own_pictures_are_classified(done, tmp_path):
-    project, folder = shutil.copytree(done, tmp_path / "project"), tmp_path / "my pictures"
+def test_the_users_own_pictures_are_classified(project, tmp_path):
+    folder = tmp_path / "my pictures"
     folder.mkdir()
     images, digits = (
-        np.load(next((done / "results").glob(f"data/*/train_{name}.npy")))
+        np.load(next((project / "results").glob(f"data/*/train_{name}.npy")))
         for name in ("images", "labels")
     )
     for row in range(10):
@@ -191,8 +202,8 @@ def test_the_users_own_pictures_are_classified(done, tmp_path):
     (folder / "torn.png").write_bytes(b"\x89PNG")
     (folder / "film.heic").write_bytes(b"x")
     for _ in range(2):  # made again each time
-        status, output = run(project, "results/predictions.html", f"predict={folder}")
-        assert status == 0 and "10 pictures classified, 1 skipped" in output, output
+        output = completed(project, "results/predictions.html", f"predict={folder}")
+        assert "10 pictures classified, 1 skipped" in output
         assert (
             "skipped 2 of 12 files: 1 .png, as " in output
             and "film.heic (no picture by its name)" in output
@@ -210,25 +221,20 @@ def test_the_users_own_pictures_are_classified(done, tmp_path):
     )
 
 
-def test_the_model_is_exported_and_the_same_command_has_nothing_to_do_then(done, tmp_path):
-    project = shutil.copytree(done, tmp_path / "project")
-    status, output = run(project, "model")
-    assert status == 0 and "0 of 20 classes differ from the run's" in output, output
+def test_the_model_is_exported_and_the_same_command_has_nothing_to_do_then(project):
+    assert "0 of 20 classes differ from the run's" in completed(project, "model")
     (made,) = (project / "results").glob("model/*/model.zip")
     assert made.samefile(project / "results/model.zip")
     with zipfile.ZipFile(made) as archive:
         assert archive.testzip() is None and "README.md" in {
             pathlib.Path(name).name for name in archive.namelist()
         }
-    status, output = run(project, "model")
-    assert status == 0 and "Nothing to be done" in output, output
+    assert "Nothing to be done" in completed(project, "model")
 
 
-def test_the_table_has_the_features_and_answers_of_the_run_and_is_made_once(done, tmp_path):
-    project = shutil.copytree(done, tmp_path / "project")
-    status, output = run(project, "table")
-    assert status == 0 and "features.parquet: 80 rows of 8192 features" in output, output
-    summary = json.loads((project / "results/summary.json").read_text())
+def test_the_table_has_the_features_and_answers_of_the_run_and_is_made_once(project):
+    assert "features.parquet: 80 rows of 8192 features" in completed(project, "table")
+    summary = summary_of(project)
     table = pyarrow.parquet.read_table(project / "results/features.parquet").slice(60)
     features = np.load(project / "results/features" / summary["versions"]["features"] / "test.npy")
     assert np.array_equal(np.stack(table["features"].to_pylist()).astype(np.float32), features)
@@ -237,19 +243,16 @@ def test_the_table_has_the_features_and_answers_of_the_run_and_is_made_once(done
         for line in table.select(["label", "prediction"]).to_pylist()
     ]
     assert np.mean(right) == summary["test_accuracy"]
-    status, output = run(project, "table")
-    assert status == 0 and "Nothing to be done" in output, output
+    assert "Nothing to be done" in completed(project, "table")
 
 
 LENET = ("network=lenet_5", "steps=6", "monitor=3", "augment_flip=true", "augment_crop=2")
 
 
-def test_a_network_that_classifies_goes_through_the_same_chain(done, tmp_path):
-    project = shutil.copytree(done, tmp_path / "project")
-    status, output = run(project, "report", *LENET)
-    assert status == 0, output
+def test_a_network_that_classifies_goes_through_the_same_chain(project):
+    output = completed(project, "report", *LENET)
     assert re.search(r"step: 3, loss: \d\.\d{3}, accuracy: \d+\.\d{3}%", output)
-    summary = json.loads((project / "results/summary.json").read_text())
+    summary = summary_of(project)
     assert list(summary) == list(summary_keys.KEYS)
     assert summary["steps"] == 6 and len(summary["loss"]) == len(summary["accuracy"]) == 2
     assert summary["svm"] is summary["control_accuracy"] is summary["raw_pixel_accuracy"] is None
@@ -260,11 +263,10 @@ def test_a_network_that_classifies_goes_through_the_same_chain(done, tmp_path):
     )
     assert "<html" in (project / "results/report.html").read_text()
 
-    status, output = run(
+    completed(
         project, "report", *LENET, "features_layer=fc1", f"initial_weights={summary['weights']}"
     )
-    assert status == 0, output
-    again = json.loads((project / "results/summary.json").read_text())
+    again = summary_of(project)
     assert (
         again["start"]["file"] == summary["weights"]
         and again["features"][0]["learned"] == "with labels"
@@ -272,11 +274,8 @@ def test_a_network_that_classifies_goes_through_the_same_chain(done, tmp_path):
     assert again["svm"] and 0 <= again["control_accuracy"] <= 1
     assert again["loss"][0] < summary["loss"][0]
 
-    status, output = run(
-        project, "report", *LENET, "steps=0", f"initial_weights={summary['weights']}"
-    )
-    assert status == 0, output
-    given = json.loads((project / "results/summary.json").read_text())
+    completed(project, "report", *LENET, "steps=0", f"initial_weights={summary['weights']}")
+    given = summary_of(project)
     assert "train" not in given["versions"] and given["loss"] is given["accuracy"] is None
     assert (given["test_accuracy"], given["test_loss"]) == (
         summary["test_accuracy"],
@@ -284,19 +283,14 @@ def test_a_network_that_classifies_goes_through_the_same_chain(done, tmp_path):
     )
 
 
-def test_weights_of_a_file_are_used_as_they_are_beside_a_random_control(done, tmp_path):
-    project, small = (
-        shutil.copytree(done, tmp_path / "project"),
-        ("autoencoder_filters=[8,6]", "controls=[random]"),
-    )
-    status, output = run(project, "report", *small)
-    assert status == 0, output
-    trained = json.loads((project / "results/summary.json").read_text())
+def test_weights_of_a_file_are_used_as_they_are_beside_a_random_control(project):
+    small = "autoencoder_filters=[8,6]", "controls=[random]"
+    completed(project, "report", *small)
+    trained = summary_of(project)
     given = project / "theirs.bin"
     shutil.copy(project / trained["weights"], given)
-    status, output = run(project, "report", *small, "steps=0", "initial_weights=theirs.bin")
-    assert status == 0, output
-    summary = json.loads((project / "results/summary.json").read_text())
+    completed(project, "report", *small, "steps=0", "initial_weights=theirs.bin")
+    summary = summary_of(project)
     assert (
         list(summary) == list(summary_keys.KEYS)
         and summary["training"] == "none"
@@ -335,7 +329,7 @@ FITTED = (
 
 def artifact(project, stage):
     """The folder of the stage's artifact that the report is made from."""
-    versions = json.loads((project / "results/summary.json").read_text())["versions"]
+    versions = summary_of(project)["versions"]
     return project / "results" / stage / versions[stage]
 
 
@@ -344,14 +338,12 @@ def encoder_bytes(folder):
     return (folder / "weights.bin").read_bytes()[: 8 + 4 * (8 * 27 + 8 + 6 * 72 + 6)]
 
 
-def test_an_encoder_fitted_to_patches_is_frozen_while_its_decoder_learns(done, tmp_path):
-    project = shutil.copytree(done, tmp_path / "project")
-    status, output = run(project, "report", *FITTED, "training=patches", "decoder_epochs=2")
-    assert status == 0, output
+def test_an_encoder_fitted_to_patches_is_frozen_while_its_decoder_learns(project):
+    output = completed(project, "report", *FITTED, "training=patches", "decoder_epochs=2")
     assert (
         "enc1: 2040 patches of 27 values" in output and "enc2: 2040 patches of 72 values" in output
     )
-    summary = json.loads((project / "results/summary.json").read_text())
+    summary = summary_of(project)
     assert (
         list(summary) == list(summary_keys.KEYS)
         and summary["training"] == "patches"
@@ -377,11 +369,10 @@ def test_an_encoder_fitted_to_patches_is_frozen_while_its_decoder_learns(done, t
         and "drawn as the patch" in page
     )
 
-    status, output = run(
+    completed(
         project, "report", *FITTED, "training=patches_then_gradient", "decoder_epochs=2", "epochs=1"
     )
-    assert status == 0, output
-    summary = json.loads((project / "results/summary.json").read_text())
+    summary = summary_of(project)
     assert len(summary["loss"]) == 3 and min(summary["layer_movement"].values()) > 0
     assert artifact(project, "patches") == fit and encoder_bytes(
         artifact(project, "train")
@@ -394,19 +385,17 @@ HEADED, FIRST = ("network=autoencoder_classifier", "head_units=10"), 256  # filt
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_a_head_over_a_trained_encoder_is_beside_the_svm_on_that_encoder(done, tmp_path, frozen):
-    project = shutil.copytree(done, tmp_path / "project")
-    before = json.loads((project / "results/summary.json").read_text())
+def test_a_head_over_a_trained_encoder_is_beside_the_svm_on_that_encoder(project, frozen):
+    before = summary_of(project)
     theirs = safetensors_of(project / before["weights"])
-    status, output = run(
+    completed(
         project,
         "report",
         *HEADED,
         f"initial_weights={before['weights']}",
         f"freeze_encoder={frozen}",
     )
-    assert status == 0, output
-    summary = json.loads((project / "results/summary.json").read_text())
+    summary = summary_of(project)
     assert list(summary) == list(summary_keys.KEYS) and [
         one["control"] for one in summary["controls"]
     ] == ["svm_start", "linear_pixels", "majority"]
@@ -440,8 +429,7 @@ def safetensors_of(path):
     }
 
 
-def test_a_network_that_does_not_support_the_training_is_one_line(done, tmp_path):
-    project = shutil.copytree(done, tmp_path / "project")
+def test_a_network_that_does_not_support_the_training_is_one_line(project):
     for settings, message in (
         (("network=patch_net",), "patch_net is fitted to patches alone; set training to patches"),
         (
@@ -461,7 +449,7 @@ def test_pictures_of_ones_own_take_the_recipe_and_what_is_written_wins(tmp_path)
     command = ["report", "--config", *keys, "patch_net_filters=[8,8,8,8]"]
     status, output = snakemake_server.run(command, project)
     assert status == 0, output
-    summary = json.loads((project / "results/summary.json").read_text())
+    summary = summary_of(project)
     assert [origin["network"] for origin in summary["features"]] == ["patch_net", "autoencoder"]
     assert summary["answered_by"] == "ridge"
     assert [one["control"] for one in summary["controls"]] == [

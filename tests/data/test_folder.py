@@ -47,6 +47,12 @@ def named(path, labels="auto", leave_out="none"):
     return {"folder": str(path), "labels": labels, "leave_out": leave_out}
 
 
+@pytest.fixture
+def path(tmp_path):
+    """A folder of four pictures in each of two classes."""
+    return picture_folders.write(tmp_path / "p", {"a": 4, "b": 4})
+
+
 def plain(path, colours):
     """A folder of pictures of one colour, {class: [colour]}, of odd sizes."""
     for name, every in colours.items():
@@ -105,27 +111,6 @@ def test_grey_images_have_one_channel(tmp_path):
     ) == [29, 76]
 
 
-def test_odd_pictures_are_read_as_predictions_read_them(tmp_path):
-    path = picture_folders.write(tmp_path / "p", {"a": 2, "b": 2})
-    Image.new("LA", (9, 9), (0, 0)).save(path / "a/transparent.png")
-    Image.fromarray(np.full((9, 9), 65535, np.uint16)).save(path / "a/sixteen.png")
-    turned = Image.new("RGB", (20, 40), (0, 0, 0))
-    turned.paste((255, 255, 255), (0, 0, 20, 20))  # white above; turned by 180 degrees it is below
-    exif = Image.Exif()
-    exif[0x0112] = 3
-    turned.save(path / "a/turned.jpg", exif=exif, quality=95)
-    data, _ = load(path, tmp_path)
-    images = dict(
-        zip(
-            data.names["train"] + data.names["test"],
-            [*data.train_images, *data.test_images],
-            strict=True,
-        )
-    )
-    assert images["a/transparent.png"].min() == images["a/sixteen.png"].min() == 255
-    assert images["a/turned.jpg"][1].max() < 60 and images["a/turned.jpg"][-2].min() > 200
-
-
 def test_pictures_that_cannot_be_read_are_skipped_and_named(tmp_path):
     path = picture_folders.write(tmp_path / "p", {"a": 8, "b": 8})
     whole = (path / "a/0000.png").read_bytes()
@@ -143,36 +128,9 @@ def test_pictures_that_cannot_be_read_are_skipped_and_named(tmp_path):
     assert len(data.train_labels) + len(data.test_labels) == 16
 
 
-def test_tiffs_of_every_depth_are_the_pictures_that_other_formats_are(tmp_path):
-    path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4})
-    for number, change in enumerate(
-        (
-            lambda grey: grey,
-            lambda grey: grey.astype(np.uint16) * 257,
-            lambda grey: grey / np.float32(255),
-        )
-    ):
-        grey = np.asarray(picture_folders.picture(number, (16, 16)).convert("L"))
-        Image.fromarray(change(grey)).save(path / f"a/{number}.tif", compression="tiff_lzw")
-        Image.fromarray(grey).save(path / f"b/{number}.png")
-    picture_folders.picture(9, (16, 16)).save(path / "a/colour.TIFF")
-    picture_folders.picture(9, (16, 16)).save(path / "b/colour.png")
-    data, skipped = load(path, tmp_path)
-    images = dict(
-        zip(
-            data.names["train"] + data.names["test"],
-            [*data.train_images, *data.test_images],
-            strict=True,
-        )
-    )
-    assert not skipped and (images["a/colour.TIFF"] == images["b/colour.png"]).all()
-    assert all(
-        (images[f"a/{number}.tif"] == images[f"b/{number}.png"]).all() for number in range(3)
-    )
-
-
-def test_one_line_counts_what_is_skipped_and_one_the_pictures_with_more_pages(tmp_path, caplog):
-    path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4})
+def test_one_line_counts_what_is_skipped_and_one_the_pictures_with_more_pages(
+    path, tmp_path, caplog
+):
     with caplog.at_level(logging.INFO):
         load(path, tmp_path)
     assert caplog.messages == []
@@ -191,8 +149,7 @@ def test_one_line_counts_what_is_skipped_and_one_the_pictures_with_more_pages(tm
     ]
 
 
-def test_a_class_of_which_nothing_can_be_read_is_one_line(tmp_path):
-    path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4})
+def test_a_class_of_which_nothing_can_be_read_is_one_line(path, tmp_path):
     for file in (path / "b").iterdir():
         file.write_text("no picture")
     with pytest.raises(
@@ -309,8 +266,7 @@ def test_the_bytes_do_not_depend_on_the_number_of_threads(tmp_path):
     np.testing.assert_array_equal(one.test_labels, many.test_labels)
 
 
-def test_pictures_that_changed_after_planning_are_one_line(tmp_path):
-    path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4})
+def test_pictures_that_changed_after_planning_are_one_line(path, tmp_path):
     planned = params(path)
     picture_folders.picture(99).save(path / "a/more.png")
     listing.source.cache_clear()
@@ -318,8 +274,7 @@ def test_pictures_that_changed_after_planning_are_one_line(tmp_path):
         folder.load(named(path), planned, ALL, tmp_path, 1)
 
 
-def test_pictures_that_change_while_they_are_read_are_one_line(tmp_path, monkeypatch):
-    path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4})
+def test_pictures_that_change_while_they_are_read_are_one_line(path, tmp_path, monkeypatch):
     real = folder._part
 
     def part(*arguments):

@@ -261,11 +261,6 @@ def test_a_small_file_that_unpacks_to_much_is_never_unpacked(digits, tmp_path):
     assert "it is not MNIST's training images" in message and peak < 5_000_000
 
 
-def test_mnist_is_the_same_bytes_everywhere():
-    lengths = [47_040_016, 60_008, 7_840_016, 10_008]
-    assert [file.size for file in official.FILES["mnist"]] == lengths
-
-
 def test_another_archive_of_cifar10_is_taken_by_its_checksum(tmp_path, monkeypatch):
     small = Small("cifar10", tmp_path, monkeypatch)
     (file,) = official.FILES["cifar10"]

@@ -51,6 +51,12 @@ def test_a_key_that_is_twice_in_a_file_is_refused_with_its_lines(tmp_path, text,
     assert str(fault.value).startswith(f"{tmp_path / 'over.yaml'}: {words}")
 
 
+def test_a_file_that_is_not_utf_8_is_one_line(tmp_path):
+    (tmp_path / "over.yaml").write_bytes("# Größe\n".encode("latin-1"))
+    with pytest.raises(UserError, match="over.yaml is not a YAML file of keys and values: unacc"):
+        config.read_file(tmp_path / "over.yaml")
+
+
 @pytest.mark.parametrize(
     "text, value",
     [

@@ -64,13 +64,12 @@ class Source:
         path = self._cifar10
         urls = [path] if path else settings("cifar10_urls")
         sha256 = disk.sha256(pathlib.Path(path)) if path else settings("cifar10_sha256")
-        data = official.load("cifar10", urls, self.downloads, with_test=False, sha256=sha256)
+        data = official.load("cifar10", urls, self.downloads, False, sha256)
         yield from first(data, per_class, classes)
 
     def mnist(self, per_class):
         urls = [self._mnist] if self._mnist else settings("mnist_urls")
-        data = official.load("mnist", urls, self.downloads, with_test=False)
-        yield from first(data, per_class)
+        yield from first(official.load("mnist", urls, self.downloads, False), per_class)
 
     def digits(self):
         from sklearn.datasets import load_digits

@@ -278,14 +278,21 @@ def test_the_page_of_runs_needs_the_report_of_each_run_that_is_listed():
 
 
 @pytest.mark.parametrize(
-    "dataset, epochs, trains, threads",
-    [("digits", 1, 3, 3), ("digits", 1000, 7, 3), ("cifar10", 1, 7, 7)],
+    "dataset, keys, trains, threads",
+    [
+        ("digits", {"epochs": 1}, 3, 3),
+        ("digits", {"epochs": 1000}, 7, 3),
+        ("digits", {"steps": 20}, 3, 3),
+        ("digits", {"steps": 20_000}, 7, 3),
+        ("digits", {"network": "autoencoder", "training": "patches"}, 7, 3),
+        ("cifar10", {"epochs": 1}, 7, 7),
+    ],
 )
 def test_stages_on_few_images_and_short_trainings_share_all_threads(
-    monkeypatch, dataset, epochs, trains, threads
+    monkeypatch, dataset, keys, trains, threads
 ):
     monkeypatch.setattr(jobs.runtime, "available_cores", lambda: 7)
-    plan = plans.load({**RAW, "dataset": dataset, "epochs": epochs, "threads": "all"})
+    plan = plans.load({**RAW, "dataset": dataset, **keys, "threads": "all"})
     made = jobs_of(plan)
     found = [made.threads(plan.chain[role].version) for role in ("train", "normalized", "report")]
     assert found == [trains, threads, 1]

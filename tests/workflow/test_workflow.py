@@ -1043,6 +1043,17 @@ def test_a_named_rung_that_fails_its_check_stops_the_stage_in_one_line(with_gpu)
     )
 
 
+def test_layers_are_fitted_before_the_decoder_is_trained_and_features_are_theirs(project):
+    fitted = "report", "--config", "training=patches"
+    every = ["features", "map", "patches", "report", "svm", "train"]
+    assert project.made(*fitted) == every
+    assert project.made(*fitted, "decoder_epochs=2") == ["report", "train"]
+    fewer = "patches_iterations=3", "controls=[]"
+    assert project.made(*fitted, *fewer) == every
+    then = "report", "--config", "training=patches_then_gradient"
+    assert project.made(*then, *fewer) == ["features", "map", "report", "svm", "train"]
+
+
 def test_a_network_that_is_only_fitted_has_no_training(project):
     assert project.made(
         "report", "--config", "training=patches", "network=patch_net", "controls=[]"

@@ -317,7 +317,9 @@ class Jobs:
         if artifact and artifact.stage == "train":
             params = artifact.spec["params"]
             macs = sum(layer.macs for layer in networks.from_params(params).layers)
-            halves &= macs * facts.train * params["epochs"] <= SHORT_TRAINING
+            key = shorter.length(params)
+            images = params[key] * (params["batch_size"] if key == "steps" else facts.train)
+            halves &= macs * images <= SHORT_TRAINING
         threads = int(run.settings.threads)
         return max(1, threads // 2) if halves else threads
 

@@ -33,7 +33,7 @@ BUDGET = {
     "snakemake_logger_plugin_ladder": 599,
     "package": 263,
     "benchmarks": 54302,
-    "tests": 437928,
+    "tests": 437922,
     # with its tests
     "emulator": 49717,
 }

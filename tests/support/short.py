@@ -96,7 +96,6 @@ CASES = [
         "*::test_a_training_with_phases_stopped_within_an_epoch_resumes_in_the_same_bytes",
         0,
     ),
-    ("*::test_the_sequential_rung_passes_the_parity_protocol", 1),
     # Each case compiles kernels of its own, those for tensor cores the longest.
     ("tests/kernels/test_gpu_*tf32.py::*", 1),
     ("tests/kernels/test_gpu_bf16*.py::*", 1),

@@ -64,7 +64,8 @@ def fit(features, labels, seed):
         mean, scale = moments(features)
     if not np.isfinite(mean).all():
         raise RunFailed(NOT_FINITE.format(""))
-    rows = (features - mean) * scale
+    rows = features - mean
+    rows *= scale
     drawn = randomness.generator(seed, randomness.CLASSIFIER_VALIDATION, 0).permutation(len(labels))
     validation, counted = drawn[: len(drawn) // VALIDATION_PART], np.ones(len(labels))
     counted[validation] = 0
@@ -107,19 +108,19 @@ def _solve(solver, rows, labels, counted, strength):
         )
 
 
-def predict(model, rows, threads=1, shifted=()):
-    """The predicted labels (M,), dtype of model.classes, of rows (M, D) float32, which may be
+def predict(model, features, threads=1, shifted=()):
+    """The predicted labels (M,), dtype of model.classes, of features (M, D) float32, which may be
     memory-mapped.
 
-    shifted: the features of shifted copies of the same images, each as `rows`: scores are means
-    over `rows` and these.
+    shifted: the features of shifted copies of the same images, each as `features`: scores are means
+    over `features` and these.
     """
 
     def block(start):
         scores = [
-            np.asarray(features[start : start + ROWS]) @ model.weights + model.intercept
-            for features in (rows, *shifted)
+            np.asarray(rows[start : start + ROWS]) @ model.weights + model.intercept
+            for rows in (features, *shifted)
         ]
         return model.classes[decisions.mean(scores).argmax(axis=1)]
 
-    return np.concatenate(matmul.for_each(block, range(0, len(rows), ROWS), threads))
+    return np.concatenate(matmul.for_each(block, range(0, len(features), ROWS), threads))

@@ -133,8 +133,10 @@ MNIST_SMALL_FILES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Dataset:
-    """Images are uint8 (N, height, width, channels), labels uint8 (N,), each an index into
+class Splits:
+    """The training and the test images of a dataset, with their labels.
+
+    Images are uint8 (N, height, width, channels), labels uint8 (N,), each an index into
     `classes`. Of pictures of one's own some or all may have no label: the first L of N have one.
 
     names: part -> the names of its pictures in the order of its rows, of pictures of one's own.
@@ -148,7 +150,7 @@ class Dataset:
     names: dict | None = None
 
 
-# With with_test=False the test images are not read, and the Dataset has none.
+# With with_test=False the test images are not read, and the Splits have none.
 
 
 def digits(with_test=True):
@@ -165,9 +167,7 @@ def digits(with_test=True):
     labels = raw.target.astype(np.uint8)
     test = _rank_in_class(labels) % 5 == 0
     tested = test & with_test
-    return Dataset(
-        images[~test], labels[~test], images[tested], labels[tested], tuple("0123456789")
-    )
+    return Splits(images[~test], labels[~test], images[tested], labels[tested], tuple("0123456789"))
 
 
 def _enlarge(images):
@@ -225,7 +225,7 @@ def cifar10(urls, downloads, sha256=CIFAR10_SHA256, with_test=True):
 
 
 def read_cifar10(path, with_test=True):
-    """The Dataset in a CIFAR-10 binary archive (.tar.gz, .tar); batch files may hold fewer records
+    """The Splits in a CIFAR-10 binary archive (.tar.gz, .tar); batch files may hold fewer records
     than the official 10,000.
 
     Raises UserError if the archive is damaged or not in the format of CIFAR-10.
@@ -240,7 +240,7 @@ def read_cifar10(path, with_test=True):
 
 
 def _unpacked(folder, sha256, with_test):
-    """The Dataset in the folder of an unpacked archive."""
+    """The Splits in the folder of an unpacked archive."""
     if sha256:
         raise UserError(
             f"cifar10_urls: {shown(folder)} is unpacked, so that its checksum cannot be compared; to take it as it "
@@ -263,11 +263,11 @@ def _read_file(folder, name):
 
 
 def _of_members(read_members, with_test):
-    """The Dataset of members of an archive; read_members: names -> {name: bytes}."""
+    """The Splits of members of an archive; read_members: names -> {name: bytes}."""
     tested = (TEST_MEMBER,) if with_test else ()
     members = read_members((*TRAIN_MEMBERS, *tested, NAMES_MEMBER))
     _check_names(members[NAMES_MEMBER])
-    return Dataset(*_records(members, TRAIN_MEMBERS), *_records(members, tested), CIFAR10_CLASSES)
+    return Splits(*_records(members, TRAIN_MEMBERS), *_records(members, tested), CIFAR10_CLASSES)
 
 
 class _BadArchive(Exception):
@@ -436,14 +436,14 @@ def mnist_small(with_test=True):
 
 
 def _of_digits(arrays):
-    """The Dataset of the arrays of MNIST's four files, or of the first two: then without test
+    """The Splits of the arrays of MNIST's four files, or of the first two: then without test
     images.
     """
     train_images, train_labels, test_images, test_labels = (
         *arrays,
         *(array[:0] for array in arrays),
     )[:4]
-    return Dataset(
+    return Splits(
         train_images[..., None],
         train_labels,
         test_images[..., None],
@@ -559,7 +559,7 @@ def limited(dataset, train_limit, test_limit):
     """
     train = _limited_rows(dataset.train_labels, train_limit, "train_limit", len(dataset.classes))
     test = _limited_rows(dataset.test_labels, test_limit, "test_limit", len(dataset.classes))
-    return Dataset(
+    return Splits(
         dataset.train_images[train],
         dataset.train_labels[train],
         dataset.test_images[test],
@@ -611,7 +611,7 @@ def with_validation(dataset, count, first=None):
         )
     labels = labels if dataset.classes else labels[:0]
     in_validation = np.pad(chosen, (0, total - len(chosen)))
-    return Dataset(
+    return Splits(
         dataset.train_images[~in_validation],
         labels[~chosen[: len(labels)]],
         dataset.train_images[in_validation],

@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from ladder.data import listing
-from ladder.data.datasets import Dataset, Rows
+from ladder.data.datasets import Rows, Splits
 from ladder.data.reading import pictures
 from ladder.errors import UserError, excerpt
 from ladder.files import shown
@@ -43,7 +43,7 @@ class Part:
 
 
 def load(options, params, limits, scratch, threads):
-    """(Dataset, [{"file", "reason"}] of what was skipped, remarks) of the pictures that `options`
+    """(Splits, [{"file", "reason"}] of what was skipped, remarks) of the pictures that `options`
     name: folder, a folder or a .npz file, labels and leave_out (listing.source).
 
     params: folder_sha256, image_size, image_channels, test_share; limits: part -> number of images,
@@ -79,7 +79,7 @@ def load(options, params, limits, scratch, threads):
     skipped = [*source.skipped, *((name, reason) for name, (_, reason) in refused.items())]
     _log(source, skipped, [name for part in parts.values() for name in part.more])
     return (
-        Dataset(
+        Splits(
             *(array for part in parts.values() for array in (part.images, part.labels)),
             source.classes,
             {part: taken.names for part, taken in parts.items()},

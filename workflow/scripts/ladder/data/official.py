@@ -14,7 +14,7 @@ import tarfile
 import numpy as np
 
 from ladder.data import download
-from ladder.data.datasets import Dataset
+from ladder.data.datasets import Splits
 from ladder.store import disk
 
 
@@ -109,7 +109,7 @@ CIFAR100_RECORD = 2 + 3 * 32 * 32
 
 
 def load(name, urls, downloads, with_test=True):
-    """The Dataset `name` (a key of FILES), downloaded to DOWNLOADS/NAME unless it is there.
+    """The Splits of `name` (a key of FILES), downloaded to DOWNLOADS/NAME unless it is there.
 
     urls: an address for each file, in the order of FILES, or the path of a folder with them; of a
     single file, mirrors. with_test=False leaves the test images out. Raises UserError where a file
@@ -129,7 +129,7 @@ def load(name, urls, downloads, with_test=True):
     ]
     train_images, train_labels, test_images, test_labels, classes = READERS[name](paths)
     test_slice = slice(None) if with_test else slice(0)
-    return Dataset(
+    return Splits(
         train_images, train_labels, test_images[test_slice], test_labels[test_slice], classes
     )
 

@@ -163,7 +163,8 @@ def blocks(encoder, images, transform, library=ON_CPU):
                 if rows is None
                 else rows
             )
-            rows[at : at + len(flat)] = np.tile(flat, parts)
+            for part in range(parts):
+                rows[at : at + len(flat), part * width : (part + 1) * width] = flat
         if transform.flip:
             for at, values in encoder.batches(block, True):
                 mirrored, here = transform.flat(values, library), rows[at : at + len(values)]

@@ -5,7 +5,8 @@ Every feature is centred and divided by its standard deviation, so that the pena
 on the features' scale. The weights minimise the mean cross-entropy of the training rows + strength
 / 2 x the sum of their squares; intercepts are free. The strength is chosen from STRENGTHS by the
 accuracy on a validation set of its own, a tenth of the training rows drawn by the seed; ties go to
-the larger strength. Each fit begins where the one before ended.
+the larger strength. Each fit begins where the one before ended: a regularisation path with warm
+starts.
 """
 
 import dataclasses

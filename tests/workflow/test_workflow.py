@@ -780,7 +780,7 @@ def test_a_place_that_is_no_folder_is_one_line(fresh, name):
     assert fresh.status == 1 and "Traceback" not in output
     assert (
         output.splitlines()[-1]
-        == f"{name} is no folder, but this command has to write into it; move it away"
+        == f"{name} is not a folder, but this command has to write into it; move it away"
     )
 
 

@@ -32,7 +32,7 @@ class _Rows:
 
     @property
     def nbytes(self) -> int:
-        return 4 * int(self.shape[0]) * int(self.shape[1])
+        return 4 * len(self) * int(self.shape[1])
 
 
 @dataclasses.dataclass
@@ -52,7 +52,7 @@ class Joined(_Rows):
     def __getitem__(self, rows: Any) -> npt.NDArray[np.float32]:
         read = np.concatenate(
             [
-                part[rows] if weight == 1 else np.multiply(part[rows], np.float32(weight))
+                part[rows] if weight == 1 else part[rows] * np.float32(weight)
                 for weight, part in self.parts
             ],
             axis=1,

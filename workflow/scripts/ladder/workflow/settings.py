@@ -442,9 +442,9 @@ class TrainingKeys(Section):
     patience: Amount = 0
     """Early stopping: end a training when the loss on the validation images has not fallen for this
     number of epochs, and keep the weights of the epoch where it was smallest, also of a training
-    that is not stopped. It needs `validation`. The scores of the run are then measured on the images that have
-    chosen the epoch, so they are slightly optimistic. 0 makes all epochs and keeps the last
-    weights.
+    that is not stopped. It needs `validation`. The scores of the run are then measured on the
+    images that have chosen the epoch, so they are slightly optimistic. 0 makes all epochs and keeps
+    the last weights.
     """
     optimizer: Literal["sgd", "momentum", "rmsprop", "adam"] = "adam"
     """The update rule of the weights: `sgd` (plain gradient descent), `momentum`, `rmsprop` or
@@ -502,11 +502,11 @@ class Arithmetic(Section):
 
     precision: Literal["float32", "tf32", "bfloat16", "float16"] = "float32"
     """Mixed precision: what convolutions and dense layers multiply, in all passes, the test and the
-    features: `float32` numbers, or numbers rounded to the 10 bits of mantissa of `tf32`, to the 7 of
-    `bfloat16`, or to the 10 of `float16`, as tensor cores take them; float16, the only one of these
-    that a T4 or an RTX 20 has, ends at 65504 and needs `loss_scale`. Sums, weights and everything
-    else are float32. Every rung rounds at the same places: where numbers are rounded, a 3x3
-    convolution behind an upsampling multiplies phase weights (docs/math.md), sums of taps, each
+    features: `float32` numbers, or numbers rounded to the 10 bits of mantissa of `tf32`, to the 7
+    of `bfloat16`, or to the 10 of `float16`, as tensor cores take them; float16, the only one of
+    these that a T4 or an RTX 20 has, ends at 65504 and needs `loss_scale`. Sums, weights and
+    everything else are float32. Every rung rounds at the same places: where numbers are rounded, a
+    3x3 convolution behind an upsampling multiplies phase weights (docs/math.md), sums of taps, each
     rounded once. `variant: auto` takes a rung that multiplies with tensor cores only where this key
     asks for its precision or where the rung is as accurate as float32.
     """
@@ -622,8 +622,9 @@ class Classifiers(Section):
     """The kernel of the SVM (one-versus-one), `rbf`, `linear` or `poly`. `none` fits no SVM, where
     `evaluations` has `ridge`, which then answers alone."""
     svm_C: Literal["validated"] | Positive = 10
-    """The penalty C of the SVM, the weight of its hinge loss. `validated` takes 10, or 100 with a tenth of `svm_gamma`, whichever
-    classifies more of the training images right when every other one of a class is left out."""
+    """The penalty C of the SVM, the weight of its hinge loss. `validated` takes 10, or 100
+    with a tenth of `svm_gamma`, whichever classifies more of the training images right when every
+    other one of a class is left out."""
     svm_gamma: Literal["scale", "auto"] | Positive = "scale"
     """The kernel coefficient of the SVM; the linear kernel has none. `scale` is 1 / (features *
     variance), `auto` is 1 / features."""

@@ -51,10 +51,8 @@ def test_a_key_of_the_release_opens_or_names_what_to_do_instead(key):
     "target, words",
     [
         ("pull", "rsync -a"),
-        ("bundle", "snakemake --report"),
         ("results/compare.html", "snakemake runs"),
         ("results/search.csv", "snakemake runs"),
-        ("history", "snakemake runs"),
     ],
 )
 def test_a_target_of_snakemake_that_is_no_more_names_what_to_do_instead(

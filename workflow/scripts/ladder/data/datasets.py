@@ -72,8 +72,10 @@ class Rows:
 
 @dataclasses.dataclass(frozen=True)
 class Idx:
-    """One of MNIST's files: a header, then bytes of this shape; what: its content in words; md5: of
-    the unpacked file.
+    """One of MNIST's files, a header, then bytes of this shape.
+
+    what  its content in words
+    md5   of the unpacked file
     """
 
     name: str

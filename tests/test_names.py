@@ -6,18 +6,7 @@ from ladder.sources import ROOT, SCRIPTS
 # Words that say nothing of what a name stands for, by what is named.
 EMPTY = {
     "variable": {"found", "kept", "made", "of", "one", "some", "told"},
-    "function": {
-        "look",
-        "looking",
-        "made",
-        "more",
-        "of",
-        "others",
-        "said",
-        "there",
-        "together",
-        "told",
-    },
+    "function": {"looking", "made", "more", "of", "others", "said", "there", "together", "told"},
 }
 # Classes of which there is one; any other has a name that says more.
 SINGLE = {"Dataset", "Model", "Plan", "Settings", "Training"}

@@ -33,7 +33,7 @@ BUDGET = {
     "snakemake_logger_plugin_ladder": 599,
     "package": 263,
     "benchmarks": 54296,
-    "tests": 445402,
+    "tests": 445401,
     # with its tests
     "emulator": 49717,
 }

@@ -58,7 +58,7 @@ class Bench:
             1000 * between(begin, end) / STEPS for begin, end in itertools.pairwise(marks)
         )
 
-    def more(self, base, changed, step_us):
+    def extra_us(self, base, changed, step_us):
         """How much longer a step takes in `changed` than in `base`, by turns; both: (arrays,
         graph).
         """
@@ -82,7 +82,7 @@ def launches(case, rung):
             times = {"median_us": None}
             if step.operation != "advance":
                 twice = bench.executor.recorded(with_twice(arrays, number, place), STEPS)
-                times = bench.more((arrays, graph), (arrays, twice), step_us)
+                times = bench.extra_us((arrays, graph), (arrays, twice), step_us)
             kernel = f"{launch.source} {launch.entry}"
             rows.append(
                 {"place": place_of(step), "kernel": kernel, "stream": launch.stream, **times}

@@ -121,9 +121,12 @@ def watched(words, folder):
 
 
 class Used:
-    """What the processes below one used. processes: id and start -> (stage, seconds of processors,
-    bytes read); peaks: stage -> most resident bytes; spans: stage -> first and last time it was
-    seen; peak: most resident bytes of all processes together.
+    """What the processes below one used.
+
+    processes  id and start -> (stage, seconds of processors, bytes read)
+    peaks      stage -> most resident bytes
+    spans      stage -> first and last time it was seen
+    peak       most resident bytes of all processes together
     """
 
     def __init__(self, root):
@@ -131,9 +134,9 @@ class Used:
 
     def watch(self, ended):
         while not ended.wait(EVERY):
-            self._look()
+            self._sample()
 
-    def _look(self):
+    def _sample(self):
         now, resident = time.monotonic(), {}
         for pid in below(self._root):
             try:

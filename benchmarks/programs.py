@@ -53,11 +53,11 @@ def run(command, seconds, **options):
         os.killpg(process.pid, signal.SIGKILL)
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
-        return None, _rest(process)
+        return None, _last_lines(process)
     return process.returncode, output.splitlines()
 
 
-def _rest(process):
+def _last_lines(process):
     """What a killed process printed; nothing of one that waits for a hung GPU and cannot end."""
     try:
         return process.communicate(timeout=10)[0].splitlines()

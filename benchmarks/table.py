@@ -251,7 +251,7 @@ def table(record):
             "",
             *markdown(counted_rows),
             "",
-            *others(record),
+            *other_networks(record),
             *multiplied(record),
         ]
     )
@@ -396,7 +396,7 @@ def markdown(rows):
     return [f"| {' | '.join(cells)} |" for cells in rows]
 
 
-def others(record):
+def other_networks(record):
     """Lines of the table of other networks than the autoencoder, [] if the record has none."""
     rows = [OTHERS_HEAD, tuple("---" for _ in OTHERS_HEAD)]
     for case in OTHERS:

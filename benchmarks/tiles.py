@@ -118,7 +118,7 @@ def tiles(case, rung):
             places = _changed(lowered, step_plan(case, rung))
             try:
                 _, others, other_graph = bench.bind()
-                times = bench.more((arrays, graph), (others, other_graph), step_us)
+                times = bench.extra_us((arrays, graph), (others, other_graph), step_us)
             except UserError as error:  # it does not compile
                 times = {"median_us": None, "failed": str(error)}
         rows.append({"places": places, "own": text(own), "tile": text(tile), **times})

@@ -3,7 +3,7 @@ docs/climb.py [--check]
 
 Between `<!-- KIND: RUNG -->` and the next end: `lines`, those of the source that PARTS names,
 behind a link; `counts`, what was counted of its launch and of a rung's below
-(benchmarks/counts.json); `checkpoints: all`, a row for each section, with what was predicted and
+(benchmarks/counts.json); `rungs: all`, a row for each section, with what was predicted and
 measured (benchmarks/gpu).
 docs/figures.py draws docs/figures.
 With --check nothing is written; it ends with 1 where a file is out of date.
@@ -85,7 +85,7 @@ PARTS = {
     ),
 }
 HEAD = "rung", "launch us", "longest parts", "registers", "occupancy"
-CHECKPOINTS = "rung", "one idea", "minutes", "predicted ms", "measured ms", "`make check` finds"
+OVERVIEW = "rung", "one idea", "minutes", "predicted ms", "measured ms", "`make check` finds"
 
 
 def page():
@@ -94,7 +94,7 @@ def page():
     makers = {
         "lines": lines,
         "counts": counts,
-        "checkpoints": lambda _: checkpoints(text, record),
+        "rungs": lambda _: overview(text, record),
     }
     return re.sub(
         rf"(<!-- ({'|'.join(makers)}): (\w+) -->\n).*?(<!-- end -->)",
@@ -185,7 +185,7 @@ def step_times(rung, record):
     )
 
 
-def checkpoints(text, record):
+def overview(text, record):
     """A row for each section of a rung."""
     rows = [
         (
@@ -199,7 +199,7 @@ def checkpoints(text, record):
             r"^## ([^\n]+): (\w+)\n(.*?)(?=^## )", text, re.M | re.S
         )
     ]
-    return table_of(CHECKPOINTS, rows)
+    return table_of(OVERVIEW, rows)
 
 
 def anchor(heading):

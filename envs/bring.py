@@ -10,6 +10,7 @@ installed. It needs pip alone, as nothing else is there at first.
 import os
 import pathlib
 import re
+import runpy
 import subprocess
 import sys
 import sysconfig
@@ -17,6 +18,7 @@ import sysconfig
 from pip._vendor.packaging.requirements import Requirement
 
 ENVS = pathlib.Path(__file__).parent
+REMOVED = ENVS.parent / "workflow/scripts/ladder/workflow/removed.py"
 LARGE = {
     "gpu": " (several GB; make report DEVICE=cpu leaves them out)",
     "benchmark": " (several GB on Linux)",
@@ -28,7 +30,8 @@ def main(names):
     known = sorted(path.stem for path in ENVS.glob("*.txt"))
     for name in names:
         if name not in known:
-            return f"envs has no set of packages {name}; it has {', '.join(known)}"
+            instead = runpy.run_path(str(REMOVED))["instead"](name)
+            return instead or f"envs has no set of packages {name}; it has {', '.join(known)}"
         if changes := differences(pins(name), installed()):
             what = ", ".join(changes) if len(changes) <= NAMED else f"{len(changes)} packages"
             print(f"installing envs/{name}.txt: {what}{LARGE.get(name, '')}", flush=True)

@@ -133,9 +133,10 @@ def test_a_package_of_another_version_is_named_and_installed_again_by_its_hashes
     assert "--require-hashes" in calls[0] and calls[0][-2:] == ["-r", str(tmp_path / "some.txt")]
 
 
-def test_a_set_of_packages_that_is_no_more_is_refused_in_one_line():
-    refused = runpy.run_path(str(ROOT / "envs/bring.py"))["main"](["figures"])
-    assert refused.startswith("envs has no set of packages figures; it has benchmark, ")
+def test_a_set_of_packages_that_is_not_there_is_refused_in_one_line():
+    main = runpy.run_path(str(ROOT / "envs/bring.py"))["main"]
+    assert main(["gpus"]).startswith("envs has no set of packages gpus; it has benchmark, ")
+    assert main(["figures"]).startswith("figures is no more: every chart of a page is saved ")
 
 
 def test_many_packages_are_counted(bring, capsys):

@@ -6,10 +6,10 @@ from ladder.sources import ROOT, SCRIPTS
 # Words that say nothing of what a name stands for, by what is named.
 EMPTY = {
     "variable": {"found", "kept", "made", "of", "one", "some", "told"},
-    "function": {"looking", "made", "of", "said", "there", "together", "told"},
+    "function": {"looking", "made", "more", "of", "others", "said", "there", "together", "told"},
 }
 # Classes of which there is one; any other has a name that says more.
-SINGLE = {"Model", "Plan", "Settings", "Training"}
+SINGLE = {"Dataset", "Model", "Plan", "Settings", "Training"}
 # The word for a thing, in CUDA and in the Python that launches it -> words that it does not have.
 ONE_WORD = {
     "accumulators": {"acc", "accs"},

@@ -1,6 +1,6 @@
 // block_sum(value): the sum of one number of each thread of a block of 256, for thread 0. Every
-// thread must call it. Within a warp, and then over the eight warps, the upper half of the numbers
-// is added to the lower: the order is always the same.
+// thread must call it. Within a warp (by warp shuffles), and then over the eight warps, the upper
+// half of the numbers is added to the lower: the order is always the same.
 #pragma once
 
 __device__ __forceinline__ double block_sum(double value) {

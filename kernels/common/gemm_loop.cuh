@@ -2,9 +2,9 @@
 //
 // The block advances along k in steps of Tile::K. While its threads multiply one step from shared
 // memory, each with M_THREAD x N_THREAD accumulators in registers, they load the next step from
-// global memory into registers and then store it to the other of two shared buffers, so that one
-// barrier per step is enough. How the threads multiply a step is the tile's: GemmTile
-// (gemm_tile.cuh), or one for tensor cores (tensor_tile.cuh).
+// global memory into registers and then store it to the other of two shared buffers (double
+// buffering), so that one barrier per step is enough. How the threads multiply a step is the
+// tile's: GemmTile (gemm_tile.cuh), or one for tensor cores (tensor_tile.cuh).
 //
 // A and B are operands (conv2d_gemm.cuh, gpu_opt_v2/operands.cuh) with
 //     load()        reads this thread's quads of the next step into registers

@@ -5,7 +5,7 @@
 #include "common/gemm_loop.cuh"
 #define NVRTC_FROM_13_1 (__CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1301)
 
-// Four neighbours in memory, a quad: one aligned access of 16 bytes.
+// A vectorised load: four neighbours in memory, a quad, by one aligned access of 16 bytes.
 __device__ __forceinline__ void load(float (&to)[4], const float* from) {
     float4 four = *reinterpret_cast<const float4*>(from);
     to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;

@@ -2,8 +2,8 @@
 // multiplied.
 //
 // cp.async copies from global to shared memory without passing registers, and the thread goes on.
-// Two stages of shared memory take turns: one is multiplied, one is filled. Elements arrive as they
-// are, so a warp rounds them when it reads them.
+// Two stages of shared memory take turns (a software pipeline): one is multiplied, one is filled.
+// Elements arrive as they are, so a warp rounds them when it reads them.
 //
 // Which elements of A, B and C a lane holds: common/tensor_cores.cuh.
 #pragma once

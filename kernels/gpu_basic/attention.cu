@@ -89,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(256)
     if (element >= count) return;
     int row = element / (3 * channels), part = element / channels % 3, channel = element % channels;
     int pixel = row % pixels, first = row - pixel;
-    // Of this pixel: its row of dscores, and its column.
+    // The row of dscores of this pixel, and its column.
     const float *asked = dscores + row * pixels, *asking = dscores + first * pixels + pixel;
     const float *weight = weights + first * pixels + pixel,
                 *passed = dy + first * channels + channel;

@@ -1,9 +1,9 @@
 // A block's tile of a matrix product, SIDE x SIDE elements of C, by Hopper's wgmma: 128 threads, the
 // producer, fill shared memory, and 128, the consumer, multiply from it.
 //
-// Two stages of shared memory take turns. Each has two barriers: `full`, when the producer has
-// stored a step, and `empty`, when the consumer has read it. So neither waits for the other but at
-// these barriers, and there is no barrier of the whole block in the loop.
+// Two stages of shared memory take turns. Each has a full barrier, for when the producer has stored
+// a step, and an empty barrier, for when the consumer has read it. They wait for each other at
+// these alone, and there is no barrier of the whole block in the loop.
 //
 // Elements are rounded to bfloat16 on the way. A row of a stage has STEP of them along k, 128 bytes,
 // whose chunks of 16 bytes are swizzled (common/packed.cuh), as wgmma reads them. It takes B from

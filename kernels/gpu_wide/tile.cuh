@@ -1,9 +1,9 @@
 // A block's tile of a matrix product, SIDE x SIDE elements of C, EACH x EACH of them for each of
 // its THREADS x THREADS threads.
 //
-// The block advances along k in steps of STEP. Four neighbours are read from global memory in one
-// access of 16 bytes; the tiles have k as their first index, so that a thread reads its EACH
-// elements of A, and of B, from shared memory in one too.
+// The block advances along k in steps of STEP. Four neighbours are read from global memory by one
+// vectorised load of 16 bytes; the tiles have k as their first index, so that a thread reads its
+// EACH elements of A, and of B, from shared memory in one too.
 #pragma once
 #include "common/product.cuh"
 

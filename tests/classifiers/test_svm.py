@@ -408,7 +408,7 @@ def test_an_interrupted_fit_ends_without_solving_the_other_pairs(monkeypatch):
         time.sleep(0.02)  # while this pair runs, those that wait can be called off
         raise KeyboardInterrupt
 
-    rows = svm._Rows.sorted_by_class(
+    rows = svm._RowsByClass.sorted_by_class(
         TRAIN, TRAIN_LABELS, np.arange(10, dtype=np.uint8), centered=True
     )
     monkeypatch.setattr(svm, "_announce", lambda *arguments: None)

@@ -626,7 +626,7 @@ def test_decisions_over_shifted_copies_are_told(tmp_path, settings, says):
 
 def test_a_training_better_than_the_test_is_said_to_overfit(lenet):
     text = shown_text(lenet)
-    assert "far better than the dashed test line, the network overfits" in text
+    assert "far below the dashed test line, the network overfits" in text
 
 
 @pytest.mark.parametrize(

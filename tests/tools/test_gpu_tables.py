@@ -266,12 +266,12 @@ def test_other_networks_of_a_record_have_a_table_of_their_own():
         )
         | {"parity: resnet18, gpu_opt_v2": {"result": PARITY}}
     }
-    assert table.others(record)[2:] == [
+    assert table.other_networks(record)[2:] == [
         "| resnet18 | 128 | gpu_basic | 30 | 48.0 | 60000 (54000-66000) | 0.8 | 1.50 | 10 | not measured |",
         "| resnet18 | 128 | gpu_opt_v2 | 300 | 48.0 | 8000 (7200-8800) | 6.0 | 1.50 | 75 | 1.0e-04 / 2e-03 |",
         "",
     ]
-    assert table.others({}) == []
+    assert table.other_networks({}) == []
 
 
 def test_multipliers_of_a_record_have_a_table_with_ratios_to_the_fastest_exact_rung():

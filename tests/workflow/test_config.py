@@ -190,7 +190,7 @@ def test_a_listed_run_makes_only_what_is_asked_for_and_a_repetition_the_controls
             [{"seed": 2, "name": "a"}, {"seed": "2", "name": "b"}],
             "the run 'a' once more; leave one",
         ),
-        ([{"runs": [{"seed": 2}]}], "runs is no setting of a run that could differ (entry 1"),
+        ([{"runs": [{"seed": 2}]}], "runs is not a setting in which runs could differ (entry 1"),
         ([{}, {"tags": ["a"]}], "could differ; an entry has a tag (entry 2 of runs)"),
         (
             [{"autoencoder_filters": [[8, 4], 16]}],

@@ -35,7 +35,7 @@ def test_a_folder_that_is_something_else_is_named(make):
     for check in (places.check_kind, places.check_writable):
         with pytest.raises(
             UserError,
-            match="^results is no folder, but this command has to write into it; move it away$",
+            match="^results is not a folder, but this command has to write into it; move it away$",
         ):
             check("logs", "results")
 

@@ -51,10 +51,7 @@ def test_a_key_of_the_release_opens_or_names_what_to_do_instead(key):
     "target, words",
     [
         ("pull", "rsync -a"),
-        ("bundle", "snakemake --report"),
         ("results/compare.html", "snakemake runs"),
-        ("results/search.csv", "snakemake runs"),
-        ("history", "snakemake runs"),
     ],
 )
 def test_a_target_of_snakemake_that_is_no_more_names_what_to_do_instead(
@@ -70,7 +67,7 @@ def test_a_target_of_snakemake_that_is_no_more_names_what_to_do_instead(
 def test_a_target_of_make_is_there_or_names_what_to_do_instead():
     now = re.search(r"^TARGETS = (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.M)[1].split()
     gone = [name for name in MAKE_TARGETS if name not in now]
-    for name in (*gone, "pull", "bundle"):
+    for name in (*gone, "bundle"):
         done = processes.run("make", "--no-print-directory", name, cwd=ROOT)
         assert done.returncode == 2 and done.stderr.startswith(removed.instead(name) + "\n")
 

@@ -140,7 +140,7 @@ def test_incompatible_values_are_a_reason_and_no_error(loaded):
     assert [bool(entry.reason) for entry in entries] == [False, True]
     assert (
         entries[1].reason
-        == "features_pool is 3, but layer latent puts out 8x8 pixels, which that does not divide"
+        == "features_pool is 3, but layer latent puts out 8x8 pixels, which 3 does not divide"
     )
 
 

@@ -21,9 +21,13 @@ _ALLOWED = re.compile(r"cuda-emulator: allow ([a-z -]+)")
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """severity: one of SEVERITIES; file, line: "" and 0 where they are not known; other: of the
-    other access of a race, (file, line) or None; times: how often, at most in one order; orders:
-    in which it was.
+    """A fault that a launch had.
+
+    severity    one of SEVERITIES
+    file, line  "" and 0 where they are not known
+    other       (file, line) of the other access of a race, or None
+    times       how often it was, in the order where it was most often
+    orders      in which it was
     """
 
     kernel: str

@@ -73,8 +73,12 @@ class Token:
 
 @dataclasses.dataclass
 class Item:
-    """A part of a namespace. first, last: its tokens; names: what it declares; parts: the items of
-    a namespace or of extern "C"; space: the namespaces around it.
+    """A part of a namespace.
+
+    first, last  its tokens
+    names        what it declares
+    parts        the items of a namespace or of extern "C"
+    space        the namespaces around it
     """
 
     kind: str  # "scope", "function", "type", "variable", "using", "assertion"

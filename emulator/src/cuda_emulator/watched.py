@@ -171,9 +171,12 @@ def counted(launch, counts, fields):
 
 
 class Process:
-    """A launch in one order, in a process that has begun; faults: what it has found. kind: of
-    Module.library; empty: numbers of the arguments that hold nothing at first; fields: more of
-    cuda_emulator._launch.
+    """A launch in one order, in a process that has begun.
+
+    faults  what it has found
+    kind    of Module.library
+    empty   numbers of the arguments that hold nothing at first
+    fields  further arguments of cuda_emulator._launch
     """
 
     def __init__(self, launch, order, kind, empty=(), **fields):

@@ -498,7 +498,7 @@ def test_steps_in_which_a_number_exceeds_a_half_are_repeated_with_smaller_powers
     assert result(finished(single)) == result(wanted)
     for stop in (5, 9):
         stopped = in_halves(bright)
-        monkeypatch.setattr(stopped, "_look", stopping(stopped, stop))
+        monkeypatch.setattr(stopped, "_read_losses", stopping(stopped, stop))
         with pytest.raises(KeyboardInterrupt):
             stopped.run_epoch(tmp_path / "checkpoint")
         resumed = in_halves(bright)
@@ -507,9 +507,9 @@ def test_steps_in_which_a_number_exceeds_a_half_are_repeated_with_smaller_powers
 
 
 def stopping(run, step):
-    """run._look, which is interrupted at this step."""
+    """run._read_losses, which is interrupted at this step."""
 
-    def look(done, whole=run._look):
+    def look(done, whole=run._read_losses):
         if done == step:
             raise KeyboardInterrupt
         whole(done)

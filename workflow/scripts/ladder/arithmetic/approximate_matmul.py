@@ -96,7 +96,7 @@ def product(a, b, multiplier, out=None):
     _check(a)
     if not isinstance(b, Packed):
         _check(b)
-        if _work(b.T, len(a), multiplier) < _work(a, b.shape[1], multiplier):
+        if _cost(b.T, len(a), multiplier) < _cost(a, b.shape[1], multiplier):
             flipped = multiplier if isinstance(multiplier, Multiplier) else multiplier.flipped
             return _handed_over(_product(b.T, pack(a.T, flipped), None).T, out)
         b = pack(b, multiplier)
@@ -179,7 +179,7 @@ def _check(factor):
         raise ValueError(f"a factor must be a float32 matrix, not {factor.dtype} {factor.shape}")
 
 
-def _work(a, columns, multiplier):
+def _cost(a, columns, multiplier):
     """Relative cost of a product of `a` and a factor of so many columns: the number of vectors and
     about one more for each element of `a` that is multiplied."""
     share = _share_of_normals(a) if _passes_over_zeros(multiplier) else 1

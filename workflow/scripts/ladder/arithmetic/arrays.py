@@ -25,8 +25,11 @@ NOT_POSITIVE = "a kernel matrix is not positive definite in float32; features_st
 
 
 class NumPy:
-    """xp: the module; rows: most of a block of rows; side: rows and columns of a tile of a large
-    matrix.
+    """Arrays in main memory.
+
+    xp    the module
+    rows  most of a block of rows
+    side  rows and columns of a tile of a large matrix
     """
 
     name, xp = "numpy", np

@@ -32,7 +32,7 @@ class _Rows:
 
     @property
     def nbytes(self) -> int:
-        return 4 * int(self.shape[0]) * int(self.shape[1])
+        return 4 * len(self) * int(self.shape[1])
 
 
 @dataclasses.dataclass
@@ -50,10 +50,16 @@ class Joined(_Rows):
         return len(self.parts[0][1]), sum(rows.shape[1] for _, rows in self.parts)
 
     def __getitem__(self, rows: Any) -> npt.NDArray[np.float32]:
-        read = [np.multiply(part[rows], np.float32(weight)) for weight, part in self.parts]
+        read = np.concatenate(
+            [
+                part[rows] if weight == 1 else part[rows] * np.float32(weight)
+                for weight, part in self.parts
+            ],
+            axis=1,
+        )
         for _, part in self.parts:
             forget(part)
-        return np.concatenate(read, axis=1)
+        return read
 
 
 @dataclasses.dataclass

@@ -9,13 +9,13 @@ SORTING = 40  # bytes for each distance, while CuPy sorts a block of them
 ON_CPU = NumPy()
 
 
-def predict(train, labels, rows, k, library=ON_CPU, shifted=()):
-    """The predicted labels (M,), dtype of labels, of rows (M, D), from train (N, D) float32 and
-    labels (N,), by the cosine of the angle between two rows.
+def predict(train, labels, features, k, library=ON_CPU, shifted=()):
+    """The predicted labels (M,), dtype of labels, of features (M, D), from those of the training
+    images, train (N, D) float32, and labels (N,), by the cosine of the angle between two rows.
 
-    library: see arrays.py. Ties go to the lowest class. Rows may be memory-mapped. Results are
+    library: see arrays.py. Ties go to the lowest class. Features may be memory-mapped. Results are
     bit-identical for any number of threads. shifted: the features of shifted copies of the same
-    images, each as `rows`: the neighbours of `rows` and of these vote together. Raises UserError
+    images, each as `features`: the neighbours of all of them vote together. Raises UserError
     for fewer than k training rows, RunFailed for features that are not finite.
     """
     if k > len(train):
@@ -30,7 +30,7 @@ def predict(train, labels, rows, k, library=ON_CPU, shifted=()):
     codes = library.upload(codes)
 
     def block(start):
-        votes = sum(votes_of(features[start : start + side]) for features in (rows, *shifted))
+        votes = sum(votes_of(rows[start : start + side]) for rows in (features, *shifted))
         return classes[library.download(votes.argmax(axis=1))]
 
     def votes_of(queries):
@@ -40,7 +40,7 @@ def predict(train, labels, rows, k, library=ON_CPU, shifted=()):
         )
 
     return np.concatenate(
-        library.each(block, range(0, len(rows), side), "nearest neighbours", "block")
+        library.each(block, range(0, len(features), side), "nearest neighbours", "block")
     )
 
 

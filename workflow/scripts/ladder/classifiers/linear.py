@@ -5,7 +5,8 @@ Every feature is centred and divided by its standard deviation, so that the pena
 on the features' scale. The weights minimise the mean cross-entropy of the training rows + strength
 / 2 x the sum of their squares; intercepts are free. The strength is chosen from STRENGTHS by the
 accuracy on a validation set of its own, a tenth of the training rows drawn by the seed; ties go to
-the larger strength. Each fit begins where the one before ended.
+the larger strength. Each fit begins where the one before ended: a regularisation path with warm
+starts.
 """
 
 import dataclasses
@@ -64,7 +65,8 @@ def fit(features, labels, seed):
         mean, scale = moments(features)
     if not np.isfinite(mean).all():
         raise RunFailed(NOT_FINITE.format(""))
-    rows = (features - mean) * scale
+    rows = features - mean
+    rows *= scale
     drawn = randomness.generator(seed, randomness.CLASSIFIER_VALIDATION, 0).permutation(len(labels))
     validation, counted = drawn[: len(drawn) // VALIDATION_PART], np.ones(len(labels))
     counted[validation] = 0
@@ -107,19 +109,19 @@ def _solve(solver, rows, labels, counted, strength):
         )
 
 
-def predict(model, rows, threads=1, shifted=()):
-    """The predicted labels (M,), dtype of model.classes, of rows (M, D) float32, which may be
+def predict(model, features, threads=1, shifted=()):
+    """The predicted labels (M,), dtype of model.classes, of features (M, D) float32, which may be
     memory-mapped.
 
-    shifted: the features of shifted copies of the same images, each as `rows`: scores are means
-    over `rows` and these.
+    shifted: the features of shifted copies of the same images, each as `features`: scores are means
+    over `features` and these.
     """
 
     def block(start):
         scores = [
-            np.asarray(features[start : start + ROWS]) @ model.weights + model.intercept
-            for features in (rows, *shifted)
+            np.asarray(rows[start : start + ROWS]) @ model.weights + model.intercept
+            for rows in (features, *shifted)
         ]
         return model.classes[decisions.mean(scores).argmax(axis=1)]
 
-    return np.concatenate(matmul.for_each(block, range(0, len(rows), ROWS), threads))
+    return np.concatenate(matmul.for_each(block, range(0, len(features), ROWS), threads))

@@ -43,12 +43,12 @@ def find(source: Any) -> Looks:
     path = cache.folder("looks") / source.digest
     if cached := cache.find(path):
         return Looks(**json.loads(cached.read_text("utf-8")))
-    seen: Looks = _look(source)
+    seen: Looks = _mirror_test(source)
     cache.keep(path, json.dumps(dataclasses.asdict(seen)).encode())
     return seen
 
 
-def _look(source):
+def _mirror_test(source):
     sampled = sorted(
         [
             *((part, name) for part, files in source.files.items() for _, name in files),

@@ -172,40 +172,40 @@ def needed_bytes(count, threads, odd=0):
     return max(2 * count**2, matrices * 4 * min(TRIED, count // 2) ** 2)
 
 
-def predict(model, rows, library=ON_CPU, shifted=()):
+def predict(model, features, library=ON_CPU, shifted=()):
     """The labels that `classify` gives."""
-    return classify(model, rows, library, shifted)[0]
+    return classify(model, features, library, shifted)[0]
 
 
-def classify(model, rows, library=ON_CPU, shifted=()):
+def classify(model, features, library=ON_CPU, shifted=()):
     """(predicted labels (M,), dtype of model.classes; the lead of their scores (M,) float64; scores
-    (M, k) float32) of rows.
+    (M, k) float32) of features.
 
-    The rows (M, D) float32 may be memory-mapped; shifted: as for `scores`.
+    The features (M, D) float32 may be memory-mapped; shifted: as for `scores`.
     """
-    values = scores(model, rows, library, shifted)
+    values = scores(model, features, library, shifted)
     second, first = np.partition(values, -2, axis=1)[:, -2:].T
     return model.classes[values.argmax(axis=1)], first - second, values.astype(np.float32)
 
 
-def scores(model, rows, library=ON_CPU, shifted=()):
-    """The scores float64 (M, k) of rows (M, D) float32, which may be memory-mapped: about 1 for a
-    row's class, -1 otherwise.
+def scores(model, features, library=ON_CPU, shifted=()):
+    """The scores float64 (M, k) of features (M, D) float32, which may be memory-mapped: about 1 for
+    a row's class, -1 otherwise.
 
-    shifted: the features of shifted copies of the same images, each as `rows`: scores are means
-    over `rows` and these.
+    shifted: the features of shifted copies of the same images, each as `features`: scores are
+    means over `features` and these.
     """
     sums = [
         weighted_sums(
             model.kernel,
-            features,
+            rows,
             model.rows,
             model.coefficients,
             model.center,
             library,
             "kernel ridge",
         )
-        for features in (rows, *shifted)
+        for rows in (features, *shifted)
     ]
     return decisions.mean(sums) + model.intercept
 

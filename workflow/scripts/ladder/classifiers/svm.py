@@ -181,7 +181,7 @@ def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale"
         raise UserError(
             f"{len(features)} rows of features but {len(labels)} labels; make the features again"
         )
-    rows = _Rows.sorted_by_class(features, labels, classes, centered=kernel == "rbf")
+    rows = _RowsByClass.sorted_by_class(features, labels, classes, centered=kernel == "rbf")
     function = Kernel(kernel, resolve_gamma(gamma, features))
     suits_onedal = (
         len(classes) < ONEDAL_CLASSES and len(features) ** 2 * features.shape[1] <= ONEDAL_REACH
@@ -299,7 +299,7 @@ def decision_blocks(model, features, threads=1, shifted=(), finish=np.asarray):
 
 
 @dataclasses.dataclass
-class _Rows:
+class _RowsByClass:
     """Training rows (N, D) float32 minus `center`, grouped by class: those of class i are
     rows[slices[i]].
 

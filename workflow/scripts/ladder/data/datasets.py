@@ -26,8 +26,10 @@ class Rows:
 
 
 @dataclasses.dataclass(frozen=True)
-class Dataset:
-    """Images are uint8 (N, height, width, channels), labels uint8 (N,), each an index into
+class Splits:
+    """The training and the test images of a dataset, with their labels.
+
+    Images are uint8 (N, height, width, channels), labels uint8 (N,), each an index into
     `classes`. Of pictures of one's own some or all may have no label: the first L of N have one.
 
     names: part -> the names of its pictures in the order of its rows, of pictures of one's own.
@@ -56,9 +58,7 @@ def digits(with_test=True):
     labels = raw.target.astype(np.uint8)
     test = _rank_in_class(labels) % 5 == 0
     tested = test & with_test
-    return Dataset(
-        images[~test], labels[~test], images[tested], labels[tested], tuple("0123456789")
-    )
+    return Splits(images[~test], labels[~test], images[tested], labels[tested], tuple("0123456789"))
 
 
 def _enlarge(images):
@@ -84,7 +84,7 @@ def limited(dataset, train_limit, test_limit):
     """
     train = _limited_rows(dataset.train_labels, train_limit, "train_limit", len(dataset.classes))
     test = _limited_rows(dataset.test_labels, test_limit, "test_limit", len(dataset.classes))
-    return Dataset(
+    return Splits(
         dataset.train_images[train],
         dataset.train_labels[train],
         dataset.test_images[test],
@@ -136,7 +136,7 @@ def with_validation(dataset, count, first=None):
         )
     labels = labels if dataset.classes else labels[:0]
     in_validation = np.pad(chosen, (0, total - len(chosen)))
-    return Dataset(
+    return Splits(
         dataset.train_images[~in_validation],
         labels[~chosen[: len(labels)]],
         dataset.train_images[in_validation],

@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from ladder.data import listing
-from ladder.data.datasets import Dataset, Rows
+from ladder.data.datasets import Rows, Splits
 from ladder.data.reading import pictures
 from ladder.errors import UserError, excerpt
 from ladder.files import shown
@@ -29,9 +29,14 @@ NAMED = 3  # files that a message names
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """What was read of a part: images: Rows uint8 (N, H, W, C), of a file on the disk; labels uint8
-    (L,) of the first L, those that have one; names and digests of the images, N each; skipped: name
-    -> (label, reason); more: names of the pictures with frames or pages beside the first.
+    """What was read of a part.
+
+    images   Rows uint8 (N, H, W, C), of a file on the disk
+    labels   uint8 (L,) of the first L, those that have one
+    names    of the images, N
+    digests  of the images, N
+    skipped  name -> (label, reason)
+    more     names of the pictures with frames or pages beside the first
     """
 
     images: np.ndarray
@@ -43,7 +48,7 @@ class Part:
 
 
 def load(options, params, limits, scratch, threads):
-    """(Dataset, [{"file", "reason"}] of what was skipped, remarks) of the pictures that `options`
+    """(Splits, [{"file", "reason"}] of what was skipped, remarks) of the pictures that `options`
     name: folder, a folder or a .npz file, labels and leave_out (listing.source).
 
     params: folder_sha256, image_size, image_channels, test_share; limits: part -> number of images,
@@ -79,7 +84,7 @@ def load(options, params, limits, scratch, threads):
     skipped = [*source.skipped, *((name, reason) for name, (_, reason) in refused.items())]
     _log(source, skipped, [name for part in parts.values() for name in part.more])
     return (
-        Dataset(
+        Splits(
             *(array for part in parts.values() for array in (part.images, part.labels)),
             source.classes,
             {part: taken.names for part, taken in parts.items()},
@@ -203,9 +208,12 @@ def _part(read, part, files, limit):
     return Part(images, np.array(labels, np.uint8), names, digests, skipped, more)
 
 
-class Picture(NamedTuple):
-    """row: of Read.images; digest: of the image, b"" where it cannot be read; remarks: or why it
-    cannot.
+class ReadPicture(NamedTuple):
+    """A picture that was read, or not.
+
+    row      of Read.images
+    digest   of the image, b"" where it cannot be read
+    remarks  on it, or why it cannot be read
     """
 
     row: int
@@ -225,7 +233,7 @@ class Read:
         self._known, self._count = {}, 0
 
     def pictures(self, files):
-        """The Picture of each of the files, (label, name)."""
+        """The ReadPicture of each of the files, (label, name)."""
         new = [name for _, name in files if name not in self._known]
         for name, (image, remarks) in zip(new, self._pool.map(self._reader, new), strict=True):
             self._known[name] = self._kept(image, remarks)
@@ -233,10 +241,10 @@ class Read:
 
     def _kept(self, image, remarks):
         if image is None:
-            return Picture(-1, b"", remarks)
+            return ReadPicture(-1, b"", remarks)
         self._file.write(image.data)
         self._count += 1
-        return Picture(self._count - 1, hashlib.sha256(image.data).digest(), remarks)
+        return ReadPicture(self._count - 1, hashlib.sha256(image.data).digest(), remarks)
 
     def images(self):
         """uint8 (N, H, W, C): all that were read."""

@@ -469,7 +469,7 @@ class Npz:
                     for name in self._archive.namelist()
                     if name.endswith(".npy")
                 }
-                self._take(labels, without)
+                self._choose_arrays(labels, without)
         except UserError:
             raise
         except Exception as error:  # of damage, passwords and kinds of compression, many types
@@ -491,7 +491,7 @@ class Npz:
                 f"config: folder: {shown(path)} has no picture of class {excerpt(empty[0])}"
             )
 
-    def _take(self, labels, without):
+    def _choose_arrays(self, labels, without):
         """Take the arrays of the file that is open, with the labels that they or a table have."""
         names = next((names for names in LAYOUTS if names["train"][0] in self._names), LAYOUTS[0])
         own = labels == labelling.FOLDERS or (
@@ -621,7 +621,7 @@ class Npz:
     def _labels(self, images, labels):
         """The labels of a part, an array (N,)."""
         count = self._count(images)
-        values = self._small(labels)
+        values = self._labels_or_names(labels)
         if values.shape != (count,) or values.dtype.kind not in "iuU":
             raise ValueError(
                 f"{labels} is {values.dtype} {values.shape}, not {count} whole numbers or texts"
@@ -641,7 +641,7 @@ class Npz:
             return tuple(map(str, values.tolist())), [
                 order[np.searchsorted(values, part, sorter=order)] for part in labels
             ]
-        names = self._small("classes")
+        names = self._labels_or_names("classes")
         numbers = every.dtype.kind != "U" and 0 <= every.min() <= every.max() < len(names)
         if names.dtype.kind != "U" or not numbers:
             raise ValueError(
@@ -658,7 +658,7 @@ class Npz:
             raise ValueError(f"{name} is no array of numbers or texts")
         return shape, dtype
 
-    def _small(self, name):
+    def _labels_or_names(self, name):
         """An array of labels or names, (N,) from (N,) or (N, 1), after its header was checked."""
         import numpy as np
 

@@ -19,7 +19,7 @@ import zlib
 import numpy as np
 
 from ladder.data import download
-from ladder.data.datasets import Dataset
+from ladder.data.datasets import Splits
 from ladder.errors import UserError
 from ladder.progress import log
 from ladder.sources import ROOT
@@ -213,7 +213,7 @@ CIFAR10_BATCHES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 
 
 def load(name, urls, downloads, with_test=True, sha256=None):
-    """The Dataset `name` (a key of FILES), downloaded to DOWNLOADS/NAME unless it is there.
+    """The Splits of `name` (a key of FILES), downloaded to DOWNLOADS/NAME unless it is there.
 
     urls: an address for each file, in the order of FILES, or the path of a folder with them; of a
     single file, mirrors. with_test=False leaves the test images out. sha256: of the archive that is
@@ -245,7 +245,7 @@ def load(name, urls, downloads, with_test=True, sha256=None):
     ]
     train_images, train_labels, test_images, test_labels, classes = READERS[name](paths)
     test_slice = slice(None) if with_test else slice(0)
-    return Dataset(
+    return Splits(
         train_images, train_labels, test_images[test_slice], test_labels[test_slice], classes
     )
 
@@ -265,7 +265,7 @@ def mnist_small(with_test=True):
                 f"the images in {MNIST_SMALL} are not those that ship with Kernel Ladder: {fault}; get that "
                 "folder again, with git: git checkout workflow/resources"
             )
-    return Dataset(*_mnist(paths if with_test else paths[:2]))
+    return Splits(*_mnist(paths if with_test else paths[:2]))
 
 
 # Readers: the paths of the files -> training images and labels, test images and labels, names of

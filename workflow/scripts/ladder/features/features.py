@@ -157,21 +157,17 @@ def blocks(encoder, images, transform, library=ON_CPU):
         block = images[start : start + ROWS]
         for at, values in encoder.batches(block, False):
             flat = transform.flat(values, library)
-            width = flat.shape[1]
-            rows = (
-                np.empty((min(ROWS, len(images)), parts * width), np.float32)
-                if rows is None
-                else rows
-            )
-            rows[at : at + len(flat)] = np.tile(flat, parts)
+            if rows is None:
+                rows = np.empty((min(ROWS, len(images)), parts, flat.shape[1]), np.float32)
+            rows[at : at + len(flat)] = flat[:, None]
         if transform.flip:
             for at, values in encoder.batches(block, True):
                 mirrored, here = transform.flat(values, library), rows[at : at + len(values)]
-                here[:, :width] += mirrored
+                here[:, 0] += mirrored
                 if parts == 2:
-                    here[:, width:] -= mirrored
-            rows[: len(block)] *= np.float32(0.5)
-        yield start, transform.finish(rows[: len(block)], project)
+                    here[:, 1] -= mirrored
+            rows[: len(block)] *= 0.5
+        yield start, transform.finish(rows[: len(block)].reshape(len(block), -1), project)
 
 
 def extract(encoder, images, transform, outs, label, library=ON_CPU):

@@ -63,7 +63,8 @@ class Schedule(TypedDict, total=False):
 def learning_rates(
     base, length, schedule="constant", step_epochs=1, step_factor=1.0, warmup_steps=0
 ):
-    """The learning rate of every step of a run, float64 (length.steps,); length: plan.Length.
+    """The learning rate schedule: the rate of each step of a run, float64 (length.steps,); length:
+    plan.Length.
 
     'constant'; 'step' multiplies by step_factor after every step_epochs epochs; 'cosine' decays
     from base to 0 along half a cosine (Loshchilov and Hutter, 2017, without restarts). Raises

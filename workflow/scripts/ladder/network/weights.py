@@ -27,8 +27,8 @@ START = {"running_mean": 0, "running_var": 1}  # initial running statistics
 
 
 def initialize(network, seed):
-    """Parameter name -> float32 array: weights normal with standard deviation sqrt(2 / fan_in) (He
-    et al., 2015), biases zero.
+    """He initialisation: parameter name -> float32 array; weights are normal with standard
+    deviation sqrt(2 / fan_in) (He et al., 2015), biases zero.
 
     Weights of batch normalisation are 1, but 0 in the last one of a residual branch, so the block
     starts as the identity (Goyal et al., 2017).

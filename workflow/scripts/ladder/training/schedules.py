@@ -1,4 +1,4 @@
-"""What of a learning-rate schedule does not fit into the number of a training's steps, in words."""
+"""What of a learning rate schedule does not fit into the number of a training's steps, in words."""
 
 from collections.abc import Iterator
 

@@ -235,7 +235,7 @@ class Training:
                     self.executor.synchronize()
                     self._estimate((time.monotonic() - started) / done)
                 if done % LOOK_EVERY == 0 or done == last or (monitor and done % monitor == 0):
-                    self._look(done)
+                    self._read_losses(done)
                     bar.update((self.step - done) * bound[0].batch)
                     done = self.step
                     now = time.monotonic()
@@ -306,7 +306,7 @@ class Training:
             log.info("%s is damaged; training starts from the first epoch", path)
             return False
         if state.get("repeats", 0):
-            self._use(state["repeats"])
+            self._rebind(state["repeats"])
         history = {name: tensors[f"history.{name}"] for name in self.history}
         self.go_on(tensors, history, state["step"], state)
         self.snapshots = {
@@ -379,7 +379,7 @@ class Training:
             state = self._download(self._state)
             self._kept = self.step, {name: np.array(values) for name, values in state.items()}
 
-    def _use(self, repeats):
+    def _rebind(self, repeats):
         """Go on with the powers of two after so many repeats. Graphs of the plans before are
         dropped with them.
         """
@@ -392,7 +392,7 @@ class Training:
         if not self._kept or self.repeats == exponents.MOST_REPEATS:
             return False
         self.step, state = self._kept
-        self._use(self.repeats + 1)
+        self._rebind(self.repeats + 1)
         for name, values in state.items():
             self.executor.fill(self._shared[name], values)
         self._set_counters()
@@ -422,7 +422,7 @@ class Training:
             slice(start, min(start + length, self.step)) for start in range(0, self.step, length)
         ]
 
-    def _look(self, done):
+    def _read_losses(self, done):
         """Copy the losses up to step `done` into the history. At the first number that is not
         finite go back, where halves may be the cause, or raise RunFailed.
         """

@@ -1,5 +1,5 @@
-"""The loss of a training on images that it does not train on, after every epoch, and when it stops
-for want of a smaller one.
+"""Early stopping: the loss of a training on images that it does not train on, after every epoch,
+and when it stops for want of a smaller one.
 
 Measuring computes nothing that the training reads: with an executor of its own, the rung's forward
 pass of tests, and no random number. Where the training stops and which weights it keeps follow from

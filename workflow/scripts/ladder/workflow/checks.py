@@ -74,7 +74,7 @@ def _check_data(settings: Settings, facts: Facts) -> None:
     if settings.normalization == "zca" and pixels > normalization.MOST_WHITENED:
         raise UserError(
             f"config: normalization is zca, but an image of {'x'.join(map(str, facts.shape))} has {pixels:,} "
-            f"values, at most {normalization.MOST_WHITENED:,} can be whitened; standardize, or smaller images"
+            f"values, at most {normalization.MOST_WHITENED:,} can be whitened; take standardize, or smaller images"
         )
     if settings.patience and not settings.validation:
         raise UserError(
@@ -88,7 +88,7 @@ def _check_data(settings: Settings, facts: Facts) -> None:
     ):
         raise UserError(
             f"config: normalization is zca, but {recipe.training_images(settings, facts):,} training images are no more than "
-            f"the {pixels:,} values of one, and whitening needs more; standardize, smaller images, or more of them"
+            f"the {pixels:,} values of one, and whitening needs more; take standardize, smaller images, or more of them"
         )
 
 
@@ -254,7 +254,7 @@ def _check_maps(settings: Settings, layer: Any) -> None:
                 else "features_max_pool leaves"
             )
             raise UserError(
-                f"config: {key} is {size}, but {put_out} {height}x{width} pixels, which that does not divide"
+                f"config: {key} is {size}, but {put_out} {height}x{width} pixels, which {size} does not divide"
             )
         if size != off:
             height, width = (

@@ -53,8 +53,13 @@ ASIDE = re.compile(r"\.([a-z][0-9a-f]{11})\.\d+\.removed")  # folder left by an 
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """An unreached artifact. age: in seconds; name: the run's, of a report; why: the reason to keep
-    it nevertheless, or ''.
+    """An unreached artifact.
+
+    size  bytes
+    age   seconds
+    what  _summary
+    name  the run's, of a report
+    why   the reason to keep it nevertheless, or ''
     """
 
     stage: str
@@ -130,7 +135,7 @@ def _item(store: lineage.Store, folder: pathlib.Path, running: list[pathlib.Path
         folder,
         _size(folder),
         age,
-        _what(store, folder, manifest),
+        _summary(store, folder, manifest),
         name,
         _why_it_stays(folder, manifest, age, running),
     )
@@ -152,7 +157,7 @@ def _why_it_stays(
     return ""
 
 
-def _what(store: lineage.Store, folder: pathlib.Path, manifest: dict[str, Any] | None) -> str:
+def _summary(store: lineage.Store, folder: pathlib.Path, manifest: dict[str, Any] | None) -> str:
     """A description of the artifact in one line."""
     if manifest is None:
         return "damaged" if store.damage(folder.name) else "unfinished"

@@ -66,7 +66,7 @@ def labels(entry: dict[str, Any], tags: list[str]) -> tuple[str, list[str], dict
     own = {key: value for key, value in entry.items() if key not in LABELS}
     if idle := sorted(NOT_OF_A_RUN & own.keys()):
         near = "; an entry has a tag" if idle[0] == "tags" else ""
-        raise UserError(f"config: {idle[0]} is no setting of a run that could differ{near}")
+        raise UserError(f"config: {idle[0]} is not a setting in which runs could differ{near}")
     name = values.read("name", entry.get("name", ""), settings.adapter("name"))
     if name and (count := math.prod(map(len, _values(own)))) > 1:
         raise UserError(f"config: a name is of one run, and these are {count}; give them a tag")

@@ -178,10 +178,10 @@ class _Reader:
             root = yaml.compose(text, yaml.SafeLoader)  # marks of lines, and no object is made
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 1
-            raise UserError(f"{self.path} line {line}: it is no YAML: {error.problem}") from error
+            raise UserError(f"{self.path} line {line}: it is not YAML: {error.problem}") from error
         except Exception as error:  # of encodings and depths, many types
             raise UserError(
-                f"{self.path}: it is no YAML: {' '.join(str(error).split())[:200]}"
+                f"{self.path}: it is not YAML: {' '.join(str(error).split())[:200]}"
             ) from error
         if root is None:
             raise UserError(f"{self.path}: it is empty; it must have the keys {', '.join(KEYS)}")
@@ -227,7 +227,7 @@ class _Reader:
             return yaml.SafeLoader("").construct_object(node)
         except Exception as error:  # of a tag, or of a date that is none
             raise self._error(
-                node, f"{key} is {excerpt(node.value)}, which is no number, text, true or false"
+                node, f"{key} is {excerpt(node.value)}, which is not a number, text, true or false"
             ) from error
 
     def _row(self, node: yaml.Node) -> dict[str, Any]:

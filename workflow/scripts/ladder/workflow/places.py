@@ -37,7 +37,7 @@ def check_kind(*folders: str) -> None:
     for name in folders:
         if os.path.lexists(name) and not os.path.isdir(name):
             raise UserError(
-                f"{name} is no folder, but this command has to write into it; move it away"
+                f"{name} is not a folder, but this command has to write into it; move it away"
             )
 
 

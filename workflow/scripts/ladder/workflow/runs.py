@@ -218,7 +218,7 @@ def resolve(given: Settings) -> Run:
         _identity("test_multiplier", resolved),
     )
     return dataclasses.replace(
-        run, parts=_parts(run, filled), listed=_listed(run), others=_others(run, filled)
+        run, parts=_parts(run, filled), listed=_listed(run), others=_control_runs(run, filled)
     )
 
 
@@ -307,7 +307,7 @@ def _against(run: Run, other: Entry) -> Entry:
     return dataclasses.replace(other, overrides=differing)
 
 
-def _others(run: Run, filled: Settings) -> dict[str, Run]:
+def _control_runs(run: Run, filled: Settings) -> dict[str, Run]:
     """The runs of the controls `random`, where it has settings of its own, and `strong`; filled:
     the run's settings without `auto`. Pictures without labels have their own start beside them.
     """

@@ -383,7 +383,7 @@ def _range(key: str, rule: Any) -> Range:
     )
     if not all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in (low, high)):
         raise UserError(
-            f"config: {named} is a range, but {key} is no number; give a list of values"
+            f"config: {named} is a range, but {key} is not a number; give a list of values"
         )
     log = rule.get("scale", "linear") == "log"
     integer = rule.get("integer", isinstance(low, int))

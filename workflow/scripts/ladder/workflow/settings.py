@@ -442,11 +442,11 @@ class TrainingKeys(Section):
     steps: Literal["none"] | Amount = "none"
     """Number of training steps; 0 trains nothing, as `epochs` 0. `none` trains for `epochs`."""
     patience: Amount = 0
-    """Stop a training when the loss on the validation images has not fallen for this number of
-    epochs, and keep the weights of the epoch where it was smallest, also of a training that is not
-    stopped. It needs `validation`. The scores of the run are then measured on the images that have
-    chosen the epoch, so they are slightly optimistic. 0 makes all epochs and keeps the last
-    weights.
+    """Early stopping: end a training when the loss on the validation images has not fallen for this
+    number of epochs, and keep the weights of the epoch where it was smallest, also of a training
+    that is not stopped. It needs `validation`. The scores of the run are then measured on the
+    images that have chosen the epoch, so they are slightly optimistic. 0 makes all epochs and keeps
+    the last weights.
     """
     optimizer: Literal["sgd", "momentum", "rmsprop", "adam"] = "adam"
     """The update rule of the weights: `sgd` (plain gradient descent), `momentum`, `rmsprop` or
@@ -469,7 +469,7 @@ class TrainingKeys(Section):
     """Scale of the gradient of the squared error. `mean` divides 2 (prediction - target) by the
     number of all elements, `batch` by the number of images in the batch."""
     schedule: Literal["constant", "step", "cosine"] = "constant"
-    """The learning-rate schedule. `constant` keeps it. `step` multiplies it by
+    """The learning rate schedule. `constant` keeps it. `step` multiplies it by
     `schedule_step_factor` every `schedule_step_epochs` epochs. `cosine` lets it fall to 0 along
     half a cosine.
     """
@@ -503,12 +503,12 @@ class Arithmetic(Section):
     heading = "The experiment", "Arithmetic"
 
     precision: Literal["float32", "tf32", "bfloat16", "float16"] = "float32"
-    """What convolutions and dense layers multiply, in all passes, the test and the features:
-    `float32` numbers, or numbers rounded to the 10 bits of mantissa of `tf32`, to the 7 of
-    `bfloat16`, or to the 10 of `float16`, as tensor cores take them; float16, the only one of these
-    that a T4 or an RTX 20 has, ends at 65504 and needs `loss_scale`. Sums, weights and everything
-    else are float32. Every rung rounds at the same places: where numbers are rounded, a 3x3
-    convolution behind an upsampling multiplies phase weights (docs/math.md), sums of taps, each
+    """Mixed precision: what convolutions and dense layers multiply, in all passes, the test and the
+    features: `float32` numbers, or numbers rounded to the 10 bits of mantissa of `tf32`, to the 7
+    of `bfloat16`, or to the 10 of `float16`, as tensor cores take them; float16, the only one of
+    these that a T4 or an RTX 20 has, ends at 65504 and needs `loss_scale`. Sums, weights and
+    everything else are float32. Every rung rounds at the same places: where numbers are rounded, a
+    3x3 convolution behind an upsampling multiplies phase weights (docs/math.md), sums of taps, each
     rounded once. `variant: auto` takes a rung that multiplies with tensor cores only where this key
     asks for its precision or where the rung is as accurate as float32.
     """
@@ -624,8 +624,9 @@ class Classifiers(Section):
     """The kernel of the SVM (one-versus-one), `rbf`, `linear` or `poly`. `none` fits no SVM, where
     `evaluations` has `ridge`, which then answers alone."""
     svm_C: Literal["validated"] | Positive = 10
-    """The penalty C of the SVM. `validated` takes 10, or 100 with a tenth of `svm_gamma`, whichever
-    classifies more of the training images right when every other one of a class is left out."""
+    """The penalty C of the SVM, the weight of its hinge loss. `validated` takes 10, or 100
+    with a tenth of `svm_gamma`, whichever classifies more of the training images right when every
+    other one of a class is left out."""
     svm_gamma: Literal["scale", "auto"] | Positive = "scale"
     """The kernel coefficient of the SVM; the linear kernel has none. `scale` is 1 / (features *
     variance), `auto` is 1 / features."""

@@ -186,7 +186,7 @@ if (runsPage) (() => {
     const most = Math.max(...found.map(one => one.distance).filter(Number.isFinite));
     if (!most) return part("Weights", note("All weights are the same."));
     return part("Weights", folded(`The distance of B’s weights from A’s, of each of ${found.length} tensors`, tableOf("Weights", ["tensor", "values", "distance", ""],
-      found.map(one => [one.name, one.count.toLocaleString("en"), text(one), bar(Number.isFinite(one.distance) ? one.distance / most : 0)]), [1, 2]), note(`|B − A| / |A|; ≈ of a tensor of more values than its sketch, within about 4 %. Exactly, with the largest difference:`), commandLine(command)));
+      found.map(one => [one.name, one.count.toLocaleString("en"), text(one), bar(Number.isFinite(one.distance) ? one.distance / most : 0)]), [1, 2]), note(`|B − A| / |A|; ≈ marks a large tensor, known within about 4 %. This is exact, and has the largest difference:`), commandLine(command)));
   }
 
   // Pictures that only one of the two gets right are among the errors of the other.

@@ -288,7 +288,7 @@ const runsPage = (() => {
       const run = row.runs[0], made = columns.get("state").text(run) === "finished";
       line.append(element("td", {className: "copying"}, ...(made ? [copyButton("Copy command", () => command(run), {className: "link"})] : [])));
     }
-    if (grouped) line.append(element("td", {}, button(state.against === row.key ? "is it" : "compare with this", () => change({against: state.against === row.key ? "" : row.key}), {className: "link"})));
+    if (grouped) line.append(element("td", {}, button(state.against === row.key ? "reference" : "compare with this", () => change({against: state.against === row.key ? "" : row.key}), {className: "link"})));
     line.classList.toggle("chosen", !grouped && !isPivot() && state.chosen.includes(version(row.runs[0])));
     return line;
   }

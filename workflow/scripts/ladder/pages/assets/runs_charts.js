@@ -50,7 +50,7 @@ if (runsPage) (() => {
     const shares = importance(some, y);
     place("importance").replaceChildren(...(shares.length ? [part(`What ${y.title} depends on`, tableOf("Importance of settings", ["setting", "share", ""],
       shares.map(([name, share]) => [name, percent(share, 0), bar(share)]), [1]),
-      note("The share of its variance over these runs that the setting alone explains, less what as many groups explain by chance; of many numbers their quarters. Settings that change together share it."))] : []));
+      note("The share of the variance over these runs that one setting explains, minus what as many groups would explain by chance (epsilon squared). A setting of many numbers is cut into quarters. Settings that change together share it."))] : []));
   }
 
   // The chart, drawn again where its runs or axes are others.

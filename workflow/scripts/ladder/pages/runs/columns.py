@@ -12,8 +12,12 @@ from ladder.pages.runs import costs
 
 
 class Column(NamedTuple):
-    """title: its head; form: how a page writes its values, a key of runs.js's FORMS; text: what it
-    holds; better: 1 where more is better, -1 where less is.
+    """A column of the page of runs.
+
+    title   its head
+    form    how a page writes its values, a key of runs.js's FORMS
+    text    what it holds
+    better  1 where more is better, -1 where less is
     """
 
     title: str
@@ -117,7 +121,7 @@ def of_summary(summary):
         "training_seconds": summary["seconds"].get("train"),
         "peak_memory_bytes": max(summary.get("peak_memory_bytes", {}).values(), default=None),
         "parameters": summary.get("parameters"),
-        **{f"accuracy_{role}": share for role, share in _others(summary).items()},
+        **{f"accuracy_{role}": share for role, share in _other_accuracies(summary).items()},
         **{f"seconds_{role}": seconds for role, seconds in summary["seconds"].items()},
     }
     ends = {
@@ -158,7 +162,7 @@ def column(key):
     return shape._replace(title=shape.title.format("", named).strip())
 
 
-def _others(summary):
+def _other_accuracies(summary):
     """The accuracies of all classifiers but the one that answers, by role."""
     answering = summary.get("answered_by")
     return {

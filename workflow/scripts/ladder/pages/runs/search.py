@@ -11,8 +11,11 @@ METRICS = {"auto": "accuracy", "network": "accuracy of the network", "svm": "acc
 
 
 class Outcome:
-    """The result of a search. search: its parameters; entries: those of its runs in the order of
-    the draws; summaries: number of a run from 1 -> the summary of its report.
+    """The result of a search.
+
+    search     its parameters
+    entries    those of its runs, in the order of the draws
+    summaries  number of a run from 1 -> the summary of its report
     """
 
     def __init__(self, search, entries, summaries):

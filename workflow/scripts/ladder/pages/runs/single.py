@@ -51,7 +51,7 @@ def write(run, folder, decides, store):
     shown = shared and run.about["scored_on"] != "changed copies"
     wrong = np.flatnonzero(answers.labels != answers.predictions)[:ERRORS] if shown else []
     makers = {
-        f"{run.version}{mark()}.js": lambda: _script("run", _data(run, inputs, answers, wrong))
+        f"{run.version}{mark()}.js": lambda: _script("run", _details(run, inputs, answers, wrong))
     }
     if decides and answers and run.about["scored_on"] != "changed copies":
         makers[f"{run.version}-decisions{mark()}.js"] = lambda: _decisions(run, answers)
@@ -106,7 +106,7 @@ def packed(values, kind):
     return {"kind": kind, "shape": list(array.shape), "data": data}
 
 
-def _data(run, inputs, answers, wrong):
+def _details(run, inputs, answers, wrong):
     summary = run.summary or {}
     used = reproduce.multipliers_of(inputs)
     named = {key: run.settings.get(key, "same") for key in used}

@@ -35,7 +35,7 @@ BUDGET = {
     "benchmarks": 54296,
     "tests": 445403,
     # with its tests
-    "emulator": 49717,
+    "emulator": 50840,
 }
 MOST_LONG = 59  # functions of over six arguments, outside Numba's loops
 

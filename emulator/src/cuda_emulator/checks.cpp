@@ -69,6 +69,7 @@ struct Region {
     const char* name;   // of a shared array
     bool empty;         // at first
     bool constant;      // no thread has written to it
+    Before before;
     Granule* granules;  // null: none until the first access, and of a constant
     const unsigned char* end() const { return begin + bytes; }
     size_t count() const { return granules ? ((bytes - 1) >> shift) + 1 : 0; }
@@ -123,6 +124,12 @@ struct Guess {
 static std::vector<Guess> guesses;
 static bool swaps_in_use;  // by this launch
 
+// Of a launch that may begin before the one before has ended: where threads have waited for that
+// one, the last block's; and of each thread the last block in which it knows of such a wait.
+static bool dependent;
+static std::vector<Stamp> dependency_waits;
+static std::vector<unsigned> past_dependency;
+
 constexpr unsigned COARSEST = 4;  // granules of 16 bytes
 
 // Zero, in large pages where the system has them: most of their time goes into the first touch.
@@ -144,7 +151,8 @@ static void add_region(const unsigned char* begin, size_t bytes, size_t granule,
                        const char* name = "", bool empty = false, bool constant = false) {
     if (!bytes) return;
     unsigned finest = __builtin_ctzl(granule);
-    regions.push_back({begin, bytes, COARSEST, finest, argument, name, empty, constant, nullptr});
+    regions.push_back({begin, bytes, COARSEST, finest, argument, name, empty, constant,
+                       Before::NOTHING, nullptr});
 }
 
 // Granules are as large as all accesses so far allow: while each of them touches whole ones,
@@ -181,6 +189,9 @@ void begin_checks() {
     accesses = 0;
     swaps_in_use = false;
     guesses.clear();
+    dependent = watching && running->dependent;
+    dependency_waits.clear();
+    past_dependency.assign(MOST_THREADS, 0);
     if (!watching) return;
     stacks.begin = reinterpret_cast<unsigned char*>(*running->stacks);
     stacks.bytes = ALL_STACKS;
@@ -197,6 +208,7 @@ void begin_checks() {
         const Buffer& buffer = running->buffers[i];
         add_region(buffer.begin, buffer.bytes, buffer.granule, buffer.argument, "", buffer.empty,
                    buffer.constant && !buffer.empty);
+        if (buffer.bytes) regions.back().before = buffer.before;
     }
 }
 
@@ -241,6 +253,13 @@ static void look_at_all_accesses() {
                  "%zu bytes of __shared__ arrays of fixed size, where CUDA allows %zu; take extern "
                  "__shared__ memory for more",
                  in_static, MOST_STATIC_BYTES);
+        keep(fault);
+    }
+    if (dependent && dependency_waits.empty()) {
+        Fault fault = without_thread("missing dependency wait");
+        snprintf(fault.message, sizeof fault.message,
+                 "no thread calls griddepcontrol.wait, so that the launch behind this one may begin "
+                 "before the one before it has ended");
         keep(fault);
     }
     running->faults->accesses = accesses;
@@ -583,6 +602,34 @@ static bool is_elsewhere(const unsigned char* pointer, bool write) {
     return constant || on_a_stack(pointer) || is_guard(pointer);
 }
 
+void grid_dependency_wait() {
+    if (!dependent) return;
+    if (!dependency_waits.empty() && dependency_waits[0].block != block_number)
+        dependency_waits.clear();
+    dependency_waits.push_back(now(0, Readers::ONE_THREAD, 0));
+    past_dependency[current->linear] = block_number;
+}
+
+// Whether this thread has waited for the launch before, or what it does comes after another's wait.
+static bool is_past_dependency() {
+    unsigned& known_in = past_dependency[current->linear];
+    auto ordered = [](const Stamp& wait) { return wait.block == block_number && !unordered(wait); };
+    if (known_in != block_number &&
+        std::any_of(dependency_waits.begin(), dependency_waits.end(), ordered))
+        known_in = block_number;
+    return known_in == block_number;
+}
+
+// An access to what the launch before writes, or a write to what it reads.
+static void check_dependency(const Region& region, const Touch& touch) {
+    bool write = touch.access != Access::READ, written = region.before == Before::WRITES;
+    if (region.before == Before::NOTHING || !(write || written) || is_past_dependency()) return;
+    record(located(describe("missing dependency wait", at(touch.address),
+                            "%s {element}, which the launch before %s, ahead of griddepcontrol.wait",
+                            write ? "writes" : "reads", written ? "writes" : "reads"),
+                   region, touch.pointer - region.begin));
+}
+
 static void watch(const void* target, size_t bytes, Access access, Scope scope, uintptr_t address) {
     bool write = access != Access::READ;
     auto* pointer = static_cast<const unsigned char*>(target);
@@ -601,10 +648,11 @@ static void watch(const void* target, size_t bytes, Access access, Scope scope, 
         return report_bounds(pointer, bytes, write, address);
     touched_at(address) = region;
     if (access >= Access::ATOMIC) running->faults->atomics |= bit_of(region->argument);
+    Touch touch{pointer, bytes, access, scope, address};
+    if (dependent) check_dependency(*region, touch);
     region->constant &= !write;  // or the kernel has cast the const away
     if (region->constant) return;
     Span span = granules_of(*region, pointer, bytes);
-    Touch touch{pointer, bytes, access, scope, address};
     if (span.first == span.last) {
         Granule& granule = region->granules[span.first];
         if (access >= Access::ATOMIC || !pass(*region, granule, write, address))
@@ -635,8 +683,8 @@ __attribute__((noinline)) void accessed(const void* target, size_t bytes, bool w
 static EMULATOR_INLINE void accessed_again(const void* target, size_t bytes, bool write,
                                            uintptr_t address) {
     Region* region = touched_at(address);
-    // With the last three false the compiler has no calls below and saves no registers.
-    if (!region || doubtful || barriers_in_use || fences_in_use || lanes_in_use)
+    // With these false the compiler has no calls below and saves no registers.
+    if (!region || doubtful || barriers_in_use || fences_in_use || lanes_in_use || dependent)
         return accessed(target, bytes, write, address);
     size_t offset = static_cast<const unsigned char*>(target) - region->begin;
     if (offset >= region->bytes || bytes > region->bytes - offset)

@@ -88,6 +88,11 @@ void mbarrier_wait_parity(void* barrier, unsigned parity, Site = here());
 void cp_async_bulk(void* to, const void* from, int bytes, void* barrier, Site = here());
 void fence_proxy_async();
 
+// ---- a dependent launch (sm_90), which may begin before the launch ahead of it has ended
+
+// griddepcontrol.wait, which ends when all launches ahead have
+void grid_dependency_wait();
+
 // ---- a warpgroup's products (sm_90a): wgmma.mma_async.m64nNk16, c += a b, float32 and bfloat16 or
 // float16, a in registers
 

@@ -168,7 +168,8 @@ _RULES = [
     (r"and\.b32", "{0} = {1} & {2};"),
     (r"or\.b32", "{0} = {1} | {2};"),
     (r"xor\.b32", "{0} = {1} ^ {2};"),
-    (r"prefetch\S*|griddepcontrol\.\S*|nanosleep\.\S*|discard\.\S*|applypriority\S*", ""),
+    (r"griddepcontrol\.wait", "emulator::grid_dependency_wait();"),
+    (r"prefetch\S*|griddepcontrol\.launch_dependents|nanosleep\.\S*|discard\.\S*|applypriority\S*", ""),
 ]  # fmt: skip
 
 

@@ -35,7 +35,7 @@ BUDGET = {
     "benchmarks": 54296,
     "tests": 445403,
     # with its tests
-    "emulator": 50840,
+    "emulator": 52190,
 }
 MOST_LONG = 59  # functions of over six arguments, outside Numba's loops
 

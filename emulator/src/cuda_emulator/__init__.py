@@ -304,6 +304,12 @@ class Function:
         """The kernel's Parameters in order."""
         return _parameters(self.module.library("plain", self.name), self.name)
 
+    @functools.cached_property
+    def cluster_dims(self):
+        """The blocks of a cluster, by axis, by its __cluster_dims__."""
+        declared = "__cluster_dims__" in self.module.text and faults.declarations(self.module)
+        return declared and declared.cluster_dims(self.name) or (1,)
+
     def __call__(self, grid, block, args, shared_mem=0, order="forward", first_block=0):
         """Run the kernel. Arrays must be C-contiguous and are changed in place; scalars are NumPy
         scalars.
@@ -746,6 +752,7 @@ class _Launch(ctypes.Structure):
         ("buffer_count", ctypes.c_uint32),
         ("truncates", ctypes.c_uint32),
         ("dependent", ctypes.c_uint32),
+        ("cluster", ctypes.c_uint32 * 3),
         ("first_block", ctypes.c_uint64),
         ("buffers", ctypes.c_void_p),
         ("shared_array_count", ctypes.c_uint64),
@@ -780,6 +787,7 @@ def _launch(library, launch, args, order="forward", buffers=(), **fields):
     given = {
         "grid": _three(launch.grid),
         "block": _three(launch.block),
+        "cluster": _three(launch.cluster or launch.function.cluster_dims),
         "shared_bytes": launch.shared_mem,
         "arguments": ctypes.addressof(addresses),
         "order": ORDERS.get(order, order),

@@ -42,6 +42,7 @@ struct Stamp {
             bool copied : 1;    // a write by a bulk copy
             bool atomic : 1;    // a write by atomics, `readers` tells whose
             bool of_block : 1;  // an atomic write: no other block's atomics may come near
+            bool spread : 1;    // accesses of several blocks of a cluster
         };
         uint32_t who;
     };
@@ -67,6 +68,7 @@ struct Region {
     unsigned finest;    // that `shift` may become
     int argument;       // its number, or SHARED
     const char* name;   // of a shared array
+    unsigned rank;      // of its block in the cluster
     bool empty;         // at first
     bool constant;      // no thread has written to it
     Before before;
@@ -96,6 +98,7 @@ void save_variables(unsigned char* to) {
 }
 
 static std::vector<Region> regions;
+static const char DYNAMIC[] = "dynamic shared memory";
 static bool watching;
 static uint64_t accesses;
 static Region stacks;
@@ -151,7 +154,7 @@ static void add_region(const unsigned char* begin, size_t bytes, size_t granule,
                        const char* name = "", bool empty = false, bool constant = false) {
     if (!bytes) return;
     unsigned finest = __builtin_ctzl(granule);
-    regions.push_back({begin, bytes, COARSEST, finest, argument, name, empty, constant,
+    regions.push_back({begin, bytes, COARSEST, finest, argument, name, 0, empty, constant,
                        Before::NOTHING, nullptr});
 }
 
@@ -199,7 +202,11 @@ void begin_checks() {
         const SharedArray& array = running->shared_arrays[i];
         if (array.name[0]) add_region(address_of(array), array.bytes, 1, SHARED, array.name);
     }
-    add_region(dynamic_shared(), running->shared_bytes, 1, SHARED, "dynamic shared memory");
+    const uint32_t* cluster = running->cluster;
+    for (unsigned rank = 0; rank < cluster[0] * cluster[1] * cluster[2]; rank++) {
+        add_region(dynamic_shared_of(rank), running->shared_bytes, 1, SHARED, DYNAMIC);
+        if (running->shared_bytes) regions.back().rank = rank;
+    }
     for (const Global& variable : globals())
         if (variable.writable)
             add_region(static_cast<unsigned char*>(variable.address), variable.bytes, 1, VARIABLE,
@@ -243,7 +250,7 @@ static void look_at_all_accesses() {
         };
         if (region.argument >= 0)
             look_for_unwritten(region);
-        else if (region.argument == SHARED && region.begin != dynamic_shared() &&
+        else if (region.argument == SHARED && region.name != DYNAMIC &&
                  std::any_of(region.granules, region.granules + region.count(), touched))
             in_static += region.bytes;
     }
@@ -334,12 +341,15 @@ static void report_bounds(const unsigned char* pointer, size_t bytes, bool write
 // The thread of a stamp that is not the current one.
 static std::string who(const Stamp& stamp) {
     if (stamp.block == block_number && stamp.readers == Readers::BLOCKS)
-        return "a thread of block " + block_coordinates(stamp.other_block);
+        return "a thread of block " + block_coordinates(stamp.other_block, 0);
     if (stamp.block != block_number)
         return "thread " + coordinates(stamp.thread) + " of block " +
-               block_coordinates(stamp.block);
-    bool own = stamp.thread == current->linear;
-    return "thread " + coordinates(own ? stamp.other : stamp.thread) + " of its block";
+               block_coordinates(stamp.block, stamp.thread);
+    unsigned thread = stamp.thread == current->linear ? stamp.other : stamp.thread;
+    bool same_block = thread / block_threads == current->rank;
+    return "thread " + coordinates(thread) +
+           (same_block ? " of its block"
+                       : " of block " + block_coordinates(stamp.block, thread) + " of its cluster");
 }
 
 static bool same_warp(const Stamp& stamp) { return stamp.thread / WARP == current->linear / WARP; }
@@ -349,13 +359,24 @@ static EMULATOR_INLINE bool fenced(const Stamp& stamp, bool alone) {
            ordered_by_fences(stamp.block, stamp.thread, stamp.tick, alone);
 }
 
+// Of a stamp of this cluster.
+static bool of_other_blocks(const Stamp& stamp) {
+    return clustered && (stamp.spread || stamp.thread / block_threads != current->rank);
+}
+
 // True if nothing orders the access of `stamp` before the current one.
 static EMULATOR_INLINE bool unordered(const Stamp& stamp) {
     if (stamp.block == 0) return false;
     if (stamp.readers == Readers::BLOCKS) return true;
     bool alone = stamp.readers == Readers::ONE_THREAD;
     if (stamp.block != block_number) return !fenced(stamp, alone);
-    if (stamp.tick <= barrier_tick) return false;
+    if (__builtin_expect(clustered, false)) {
+        if (of_other_blocks(stamp))
+            return !ordered_by_cluster(stamp.thread, stamp.tick, alone) &&
+                   !(alone && barriers_in_use && handed_over(stamp.thread, stamp.tick));
+        if (stamp.tick <= barrier_tick_in_cluster()) return false;
+    } else if (stamp.tick <= barrier_tick)
+        return false;
     if (!same_warp(stamp) || stamp.readers == Readers::ONE_BLOCK)
         return !(alone && barriers_in_use && handed_over(stamp.thread, stamp.tick)) &&
                !fenced(stamp, alone);
@@ -389,8 +410,10 @@ static EMULATOR_INLINE void restamp(Stamp& stamp, uintptr_t address, bool among_
         return;
     }
     Readers readers = with_current(stamp);
+    bool spread = stamp.block == block_number && of_other_blocks(stamp);
     uint32_t block = stamp.block != block_number ? stamp.block : stamp.other_block;
     stamp = now(address, readers, stamp.thread != current->linear ? stamp.thread : stamp.other);
+    stamp.spread = spread;
     if (readers == Readers::BLOCKS) stamp.other_block = block;
 }
 
@@ -400,7 +423,8 @@ static EMULATOR_INLINE void record_read(Stamp& read, uintptr_t address) {
 
 static Fault race(const Region& region, size_t offset, const char* verb, const Stamp& other,
                   const char* other_verb, uintptr_t address) {
-    bool between_blocks = other.block != block_number || other.readers == Readers::BLOCKS;
+    bool between_blocks = other.block != block_number || other.readers == Readers::BLOCKS ||
+                          of_other_blocks(other);
     Fault fault = describe(
         between_blocks ? "race between blocks" : "race", at(address, code_of(other)),
         "%s {element}, which %s %s; nothing orders the two", verb, who(other).c_str(), other_verb);
@@ -469,7 +493,8 @@ static void suspect_stale(const Region& region, size_t offset, uintptr_t address
 
 // Whether an atomic access may come near the atomic ones of the stamp.
 static bool atomics_agree(const Stamp& write, Scope scope) {
-    bool other_block = write.block != block_number || write.readers == Readers::BLOCKS;
+    bool other_block = write.block != block_number || write.readers == Readers::BLOCKS ||
+                       of_other_blocks(write);
     return write.atomic && !(other_block && (write.of_block || scope == Scope::BLOCK));
 }
 
@@ -559,7 +584,7 @@ static EMULATOR_INLINE bool says_nothing(const Granule& granule) {
 static EMULATOR_INLINE bool pass(const Region& region, Granule& granule, bool write,
                                  uintptr_t address) {
     bool shared = region.argument == SHARED;
-    if (barriers_in_use || granule.write.copied || granule.write.pending ||
+    if (barriers_in_use || clustered || granule.write.copied || granule.write.pending ||
         !settled(granule.write, shared))
         return false;
     if (write) {
@@ -598,7 +623,7 @@ static uint64_t bit_of(int argument) {
 
 // Whether an access of a thread's own variables, or of what is no array, is right.
 static bool is_elsewhere(const unsigned char* pointer, bool write) {
-    bool constant = !write && pointer >= __ehdr_start && pointer < _end;
+    bool constant = !write && pointer >= __ehdr_start && pointer < _end && !is_dynamic(pointer);
     return constant || on_a_stack(pointer) || is_guard(pointer);
 }
 
@@ -630,6 +655,18 @@ static void check_dependency(const Region& region, const Touch& touch) {
                    region, touch.pointer - region.begin));
 }
 
+// Shared memory of a cluster: that of another block has to be there; arrays of fixed size are those
+// of all blocks here.
+static void check_cluster(const Region& region, const Touch& touch) {
+    must_be_there(at(touch.address), region.rank,
+                  touch.access == Access::READ ? "reads" : "writes");
+    if (region.name != DYNAMIC)
+        fail(located(describe("impossible launch", at(touch.address),
+                              "uses {element} in a cluster, where the emulator has no arrays of "
+                              "fixed size: take extern __shared__ memory"),
+                     region, touch.pointer - region.begin));
+}
+
 static void watch(const void* target, size_t bytes, Access access, Scope scope, uintptr_t address) {
     bool write = access != Access::READ;
     auto* pointer = static_cast<const unsigned char*>(target);
@@ -650,6 +687,7 @@ static void watch(const void* target, size_t bytes, Access access, Scope scope, 
     if (access >= Access::ATOMIC) running->faults->atomics |= bit_of(region->argument);
     Touch touch{pointer, bytes, access, scope, address};
     if (dependent) check_dependency(*region, touch);
+    if (clustered && region->argument == SHARED) check_cluster(*region, touch);
     region->constant &= !write;  // or the kernel has cast the const away
     if (region->constant) return;
     Span span = granules_of(*region, pointer, bytes);

@@ -85,6 +85,7 @@ def _parser():
         metavar="NAME=writes",
         help="it is a dependent launch: which arrays the launch before writes, or reads (NAME=reads)",
     )
+    check.add_argument("--cluster", metavar="2,1", help="blocks of a cluster")
     check.add_argument("--strict", action="store_true", help="notes are errors")
     check.add_argument("--format", choices=["text", "json", "github"], default="text")
     check.set_defaults(command=_check)
@@ -200,6 +201,7 @@ def _checked(options, function, block, sizes):
         tolerance=options.tolerance,
         uninitialised=[number for number, argument in enumerate(given) if argument.empty],
         before=_before(options.before),
+        cluster=_three(options.cluster, sizes) if options.cluster else None,
         seconds=options.seconds,
     )
     return Run(sizes, grid, block, len(cuda_emulator.ORDERS), options.arch, result)

@@ -56,6 +56,14 @@ unsigned ballot(Site, unsigned mask, bool predicate);
 unsigned lane();
 unsigned thread_number();  // in its block
 [[noreturn]] void sync_grid(Site);
+// Of a cluster of blocks: the number of this block and of all; its barrier; the address, or the
+// number of an address (mapa), of what lies there in another block's shared memory.
+unsigned cluster_rank();
+unsigned cluster_blocks();
+void cluster_arrive(Site);
+void cluster_wait(Site);
+void* in_block(const void* shared, unsigned rank);
+unsigned address_in_block(unsigned shared_address, unsigned rank);
 // Of a whole warp: sums[i] is element i of a b + c, whose elements a lane has in `mine`, as wmma.h
 // has them. exact: numbers are added in float64, not as tensor cores add.
 void multiply_warp(int rows, int columns, int depth, const double* mine, double* sums, bool exact);
@@ -205,6 +213,7 @@ struct Launch {
     uint32_t buffer_count;  // 0: run without watching memory
     uint32_t truncates;     // how tensor cores add, see tensor_cores.cpp
     uint32_t dependent;     // whether it may begin before the launch before has ended
+    uint32_t cluster[3];    // its blocks, 1 each without clusters
     uint64_t first_block;   // along x; the earlier ones do not run
     const Buffer* buffers;
     uint64_t shared_array_count;

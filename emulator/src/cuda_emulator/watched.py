@@ -68,6 +68,7 @@ def examine(
     tolerance=None,
     uninitialised=(),
     before=None,
+    cluster=None,
     seconds=SECONDS,
 ):
     """The Report of a launch in several orders of threads and blocks; its arrays then hold the
@@ -77,14 +78,15 @@ def examine(
     atomics, which come in any order, floats that differ between two orders by up to this part of
     an array's largest number are a note, TOLERANCE or STEPS if it is None; uninitialised: names or
     numbers of parameters whose arrays hold nothing at first; before: of a programmatic dependent
-    launch {parameter: "reads" or "writes"}, what the launch before does with its arrays; seconds:
-    of the processor, whole, that an order may take. Raises ValueError for a number of them below 1.
+    launch {parameter: "reads" or "writes"}, what the launch before does with its arrays; cluster:
+    blocks of a cluster, by axis, if not those of __cluster_dims__; seconds: of the processor,
+    whole, that an order may take. Raises ValueError for a number of them below 1.
     """
     orders = tuple(orders or cuda_emulator.ORDERS)
     kind = "watched"
     if cuda_emulator.arithmetic == "fused":
         orders, kind = orders[:1], "plain"
-    launch = Launch(function, grid, block, args, shared_mem, seconds)
+    launch = Launch(function, grid, block, args, shared_mem, seconds, cluster)
     listed = launch.over_bounds()
     function.module.library(kind, function.name)  # compiled before the time begins
     start = time.monotonic()
@@ -120,7 +122,7 @@ def examine(
 @dataclasses.dataclass(frozen=True)
 class Launch:
     """A launch of a kernel, whatever the order; seconds: of the processor, whole, that a process of
-    its own may take. Raises ValueError for a number of them below 1.
+    its own may take; cluster: as of examine. Raises ValueError for a number of seconds below 1.
     """
 
     function: object
@@ -129,6 +131,7 @@ class Launch:
     args: tuple
     shared_mem: int
     seconds: int = SECONDS
+    cluster: tuple | None = None
 
     def __post_init__(self):
         if self.seconds not in range(1, 1 << 31):

@@ -107,6 +107,16 @@ static Region* touched_by[1024];
 static Region*& touched_at(uintptr_t address) {
     return touched_by[address % (sizeof touched_by / sizeof *touched_by)];
 }
+// Of a launch that may begin before the one before has ended: where threads have waited for that
+// one, the last block's; and of each thread the last block in which it knows of such a wait.
+static bool dependent;
+static std::vector<Stamp> dependency_waits;
+static std::vector<unsigned> past_dependency;
+
+// Where nothing more than the shortest way of an access is asked for.
+static void keep_touched(uintptr_t address, Region* region) {
+    if (!clustered && !dependent) touched_at(address) = region;
+}
 static Fault stale;  // the first read of shared memory that its block had not written
 
 // A write to where another lane of the warp has written by the same instruction. Whether it is the
@@ -126,12 +136,6 @@ struct Guess {
 };
 static std::vector<Guess> guesses;
 static bool swaps_in_use;  // by this launch
-
-// Of a launch that may begin before the one before has ended: where threads have waited for that
-// one, the last block's; and of each thread the last block in which it knows of such a wait.
-static bool dependent;
-static std::vector<Stamp> dependency_waits;
-static std::vector<unsigned> past_dependency;
 
 constexpr unsigned COARSEST = 4;  // granules of 16 bytes
 
@@ -364,19 +368,8 @@ static bool of_other_blocks(const Stamp& stamp) {
     return clustered && (stamp.spread || stamp.thread / block_threads != current->rank);
 }
 
-// True if nothing orders the access of `stamp` before the current one.
-static EMULATOR_INLINE bool unordered(const Stamp& stamp) {
-    if (stamp.block == 0) return false;
-    if (stamp.readers == Readers::BLOCKS) return true;
-    bool alone = stamp.readers == Readers::ONE_THREAD;
-    if (stamp.block != block_number) return !fenced(stamp, alone);
-    if (__builtin_expect(clustered, false)) {
-        if (of_other_blocks(stamp))
-            return !ordered_by_cluster(stamp.thread, stamp.tick, alone) &&
-                   !(alone && barriers_in_use && handed_over(stamp.thread, stamp.tick));
-        if (stamp.tick <= barrier_tick_in_cluster()) return false;
-    } else if (stamp.tick <= barrier_tick)
-        return false;
+// True if nothing orders an access of this block, since its last barrier, before the current one.
+static EMULATOR_INLINE bool unordered_since_barrier(const Stamp& stamp, bool alone) {
     if (!same_warp(stamp) || stamp.readers == Readers::ONE_BLOCK)
         return !(alone && barriers_in_use && handed_over(stamp.thread, stamp.tick)) &&
                !fenced(stamp, alone);
@@ -384,6 +377,27 @@ static EMULATOR_INLINE bool unordered(const Stamp& stamp) {
     if (stamp.tick <= warp_tick[current->linear / WARP]) return false;
     return !(alone && lanes_in_use && lanes_ordered(stamp.thread, stamp.tick)) &&
            !fenced(stamp, alone);
+}
+
+// In a cluster, off the way of all other launches.
+static __attribute__((noinline)) bool unordered_in_cluster(const Stamp& stamp, bool alone) {
+    if (!of_other_blocks(stamp))
+        return stamp.tick > barrier_tick_in_cluster() && unordered_since_barrier(stamp, alone);
+    return !ordered_by_cluster(stamp.thread, stamp.tick, alone) &&
+           !(alone && barriers_in_use && handed_over(stamp.thread, stamp.tick));
+}
+static __attribute__((noinline)) bool is_spread(const Stamp& stamp) {
+    return stamp.block == block_number && of_other_blocks(stamp);
+}
+
+// True if nothing orders the access of `stamp` before the current one.
+static EMULATOR_INLINE bool unordered(const Stamp& stamp) {
+    if (stamp.block == 0) return false;
+    if (stamp.readers == Readers::BLOCKS) return true;
+    bool alone = stamp.readers == Readers::ONE_THREAD;
+    if (stamp.block != block_number) return !fenced(stamp, alone);
+    if (__builtin_expect(clustered, false)) return unordered_in_cluster(stamp, alone);
+    return stamp.tick > barrier_tick && unordered_since_barrier(stamp, alone);
 }
 
 static EMULATOR_INLINE Stamp now(uintptr_t address, Readers readers, uint32_t other) {
@@ -410,10 +424,10 @@ static EMULATOR_INLINE void restamp(Stamp& stamp, uintptr_t address, bool among_
         return;
     }
     Readers readers = with_current(stamp);
-    bool spread = stamp.block == block_number && of_other_blocks(stamp);
+    bool spread = __builtin_expect(clustered, false) && is_spread(stamp);
     uint32_t block = stamp.block != block_number ? stamp.block : stamp.other_block;
     stamp = now(address, readers, stamp.thread != current->linear ? stamp.thread : stamp.other);
-    stamp.spread = spread;
+    if (__builtin_expect(spread, false)) stamp.spread = true;
     if (readers == Readers::BLOCKS) stamp.other_block = block;
 }
 
@@ -584,7 +598,7 @@ static EMULATOR_INLINE bool says_nothing(const Granule& granule) {
 static EMULATOR_INLINE bool pass(const Region& region, Granule& granule, bool write,
                                  uintptr_t address) {
     bool shared = region.argument == SHARED;
-    if (barriers_in_use || clustered || granule.write.copied || granule.write.pending ||
+    if (barriers_in_use || granule.write.copied || granule.write.pending ||
         !settled(granule.write, shared))
         return false;
     if (write) {
@@ -674,7 +688,7 @@ static void watch(const void* target, size_t bytes, Access access, Scope scope, 
     accesses++;
     last_access = address;
     if (on_own_stack(pointer)) {
-        touched_at(address) = &stacks;
+        keep_touched(address, &stacks);
         if (barriers_in_use) check_registers(target, bytes, write, address);
         return;
     }
@@ -683,7 +697,7 @@ static void watch(const void* target, size_t bytes, Access access, Scope scope, 
     if (!region && is_elsewhere(pointer, write)) return;
     if (!region || pointer + bytes > region->end())
         return report_bounds(pointer, bytes, write, address);
-    touched_at(address) = region;
+    keep_touched(address, region);
     if (access >= Access::ATOMIC) running->faults->atomics |= bit_of(region->argument);
     Touch touch{pointer, bytes, access, scope, address};
     if (dependent) check_dependency(*region, touch);
@@ -693,7 +707,8 @@ static void watch(const void* target, size_t bytes, Access access, Scope scope, 
     Span span = granules_of(*region, pointer, bytes);
     if (span.first == span.last) {
         Granule& granule = region->granules[span.first];
-        if (access >= Access::ATOMIC || !pass(*region, granule, write, address))
+        bool plain = access < Access::ATOMIC && !clustered;
+        if (!plain || !pass(*region, granule, write, address))
             check_granule(*region, span.first, touch);
         return;
     }
@@ -722,8 +737,9 @@ static EMULATOR_INLINE void accessed_again(const void* target, size_t bytes, boo
                                            uintptr_t address) {
     Region* region = touched_at(address);
     // With these false the compiler has no calls below and saves no registers.
-    if (!region || doubtful || barriers_in_use || fences_in_use || lanes_in_use || dependent)
+    if (!region || doubtful || barriers_in_use || fences_in_use || lanes_in_use)
         return accessed(target, bytes, write, address);
+    if (clustered) __builtin_unreachable();  // keep_touched
     size_t offset = static_cast<const unsigned char*>(target) - region->begin;
     if (offset >= region->bytes || bytes > region->bytes - offset)
         return accessed(target, bytes, write, address);

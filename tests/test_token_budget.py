@@ -35,7 +35,7 @@ BUDGET = {
     "benchmarks": 54302,
     "tests": 437920,
     # with its tests
-    "emulator": 49717,
+    "emulator": 52188,
 }
 MOST_LONG = 59  # functions of over six arguments, outside Numba's loops
 

@@ -425,6 +425,16 @@ PLANTED = {
 }""",
         {"block": 32},
     ),
+    "dynamic shared memory read past its end": (
+        "shared memory overflow",
+        """(const float* x, float* y) {
+    extern __shared__ float own[];
+    own[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    y[threadIdx.x] = own[threadIdx.x + 1];  // HERE
+}""",
+        {"block": 32, "shared_mem": 128},
+    ),
     "dynamic shared memory overflowed": (
         "shared memory overflow",
         """(const float* x, float* y) {

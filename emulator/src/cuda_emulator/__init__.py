@@ -66,6 +66,7 @@ ARITHMETIC = ("rounded", "fused")
 arithmetic = "rounded"  # one of ARITHMETIC
 TENSOR_SUMS = ("rounded", "truncated")
 tensor_sums = "rounded"  # one of TENSOR_SUMS: how tensor cores add (tensor_cores.cpp)
+BEFORE = (None, "reads", "writes")  # what the launch before does with an array
 cache = "cuda-emulator"
 isolated = True  # whether launches are watched, in a process of their own
 KEPT_DAYS, KEPT_BYTES = 30, 4 << 30  # of the cache
@@ -302,6 +303,12 @@ class Function:
     def parameters(self):
         """The kernel's Parameters in order."""
         return _parameters(self.module.library("plain", self.name), self.name)
+
+    @functools.cached_property
+    def cluster_dims(self):
+        """The blocks of a cluster, by axis, by its __cluster_dims__."""
+        declared = "__cluster_dims__" in self.module.text and faults.declarations(self.module)
+        return declared and declared.cluster_dims(self.name) or (1,)
 
     def __call__(self, grid, block, args, shared_mem=0, order="forward", first_block=0):
         """Run the kernel. Arrays must be C-contiguous and are changed in place; scalars are NumPy
@@ -575,12 +582,13 @@ class _Allocations:
 
     args: with the addresses of the copies; buffers: their description for the emulator. An array
     that is passed twice has one copy. shared: with processes that begin from now on; empty: numbers
-    of the arguments that hold nothing at first. Raises KernelFault as _fitting, and for arrays that
-    overlap.
+    of the arguments that hold nothing at first; before: {number: a word of BEFORE}. Raises
+    KernelFault as _fitting, and for arrays that overlap.
     """
 
-    def __init__(self, library, launch, shared=False, empty=()):
-        name, self.args, self.empty = launch.function.name, _fitting(library, launch), empty
+    def __init__(self, library, launch, shared=False, empty=(), before=None):
+        name, self.args = launch.function.name, _fitting(library, launch)
+        self.empty, self.before = empty, before or {}
         tables = {i: arg for i, arg in enumerate(launch.args) if isinstance(arg, Table)}
         passed = [
             (i, arg)
@@ -625,7 +633,10 @@ class _Allocations:
         copy = self.memory[start : start + array.nbytes]
         copy[...] = 0xFF if empty else array.reshape(-1).view(np.uint8)
         granule = min(array.itemsize, 4)
-        self.buffers.append(_Buffer(address, array.nbytes, granule, number, empty, constant))
+        before = BEFORE.index(self.before.get(number))
+        self.buffers.append(
+            _Buffer(address, array.nbytes, granule, number, empty, constant, before)
+        )
         return copy
 
     def __enter__(self):
@@ -680,6 +691,7 @@ class _Buffer(ctypes.Structure):
         ("argument", ctypes.c_uint32),
         ("empty", ctypes.c_uint64),
         ("constant", ctypes.c_uint64),
+        ("before", ctypes.c_uint64),
     ]
 
 
@@ -739,6 +751,8 @@ class _Launch(ctypes.Structure):
         ("order", ctypes.c_uint32),
         ("buffer_count", ctypes.c_uint32),
         ("truncates", ctypes.c_uint32),
+        ("dependent", ctypes.c_uint32),
+        ("cluster", ctypes.c_uint32 * 3),
         ("first_block", ctypes.c_uint64),
         ("buffers", ctypes.c_void_p),
         ("shared_array_count", ctypes.c_uint64),
@@ -773,6 +787,7 @@ def _launch(library, launch, args, order="forward", buffers=(), **fields):
     given = {
         "grid": _three(launch.grid),
         "block": _three(launch.block),
+        "cluster": _three(launch.cluster or launch.function.cluster_dims),
         "shared_bytes": launch.shared_mem,
         "arguments": ctypes.addressof(addresses),
         "order": ORDERS.get(order, order),

@@ -42,6 +42,7 @@ struct Stamp {
             bool copied : 1;    // a write by a bulk copy
             bool atomic : 1;    // a write by atomics, `readers` tells whose
             bool of_block : 1;  // an atomic write: no other block's atomics may come near
+            bool spread : 1;    // accesses of several blocks of a cluster
         };
         uint32_t who;
     };
@@ -67,8 +68,10 @@ struct Region {
     unsigned finest;    // that `shift` may become
     int argument;       // its number, or SHARED
     const char* name;   // of a shared array
+    unsigned rank;      // of its block in the cluster
     bool empty;         // at first
     bool constant;      // no thread has written to it
+    Before before;
     Granule* granules;  // null: none until the first access, and of a constant
     const unsigned char* end() const { return begin + bytes; }
     size_t count() const { return granules ? ((bytes - 1) >> shift) + 1 : 0; }
@@ -95,6 +98,7 @@ void save_variables(unsigned char* to) {
 }
 
 static std::vector<Region> regions;
+static const char DYNAMIC[] = "dynamic shared memory";
 static bool watching;
 static uint64_t accesses;
 static Region stacks;
@@ -102,6 +106,16 @@ static Region stacks;
 static Region* touched_by[1024];
 static Region*& touched_at(uintptr_t address) {
     return touched_by[address % (sizeof touched_by / sizeof *touched_by)];
+}
+// Of a launch that may begin before the one before has ended: where threads have waited for that
+// one, the last block's; and of each thread the last block in which it knows of such a wait.
+static bool dependent;
+static std::vector<Stamp> dependency_waits;
+static std::vector<unsigned> past_dependency;
+
+// Where nothing more than the shortest way of an access is asked for.
+static void keep_touched(uintptr_t address, Region* region) {
+    if (!clustered && !dependent) touched_at(address) = region;
 }
 static Fault stale;  // the first read of shared memory that its block had not written
 
@@ -144,7 +158,8 @@ static void add_region(const unsigned char* begin, size_t bytes, size_t granule,
                        const char* name = "", bool empty = false, bool constant = false) {
     if (!bytes) return;
     unsigned finest = __builtin_ctzl(granule);
-    regions.push_back({begin, bytes, COARSEST, finest, argument, name, empty, constant, nullptr});
+    regions.push_back({begin, bytes, COARSEST, finest, argument, name, 0, empty, constant,
+                       Before::NOTHING, nullptr});
 }
 
 // Granules are as large as all accesses so far allow: while each of them touches whole ones,
@@ -181,6 +196,9 @@ void begin_checks() {
     accesses = 0;
     swaps_in_use = false;
     guesses.clear();
+    dependent = watching && running->dependent;
+    dependency_waits.clear();
+    past_dependency.assign(MOST_THREADS, 0);
     if (!watching) return;
     stacks.begin = reinterpret_cast<unsigned char*>(*running->stacks);
     stacks.bytes = ALL_STACKS;
@@ -188,7 +206,11 @@ void begin_checks() {
         const SharedArray& array = running->shared_arrays[i];
         if (array.name[0]) add_region(address_of(array), array.bytes, 1, SHARED, array.name);
     }
-    add_region(dynamic_shared(), running->shared_bytes, 1, SHARED, "dynamic shared memory");
+    const uint32_t* cluster = running->cluster;
+    for (unsigned rank = 0; rank < cluster[0] * cluster[1] * cluster[2]; rank++) {
+        add_region(dynamic_shared_of(rank), running->shared_bytes, 1, SHARED, DYNAMIC);
+        if (running->shared_bytes) regions.back().rank = rank;
+    }
     for (const Global& variable : globals())
         if (variable.writable)
             add_region(static_cast<unsigned char*>(variable.address), variable.bytes, 1, VARIABLE,
@@ -197,6 +219,7 @@ void begin_checks() {
         const Buffer& buffer = running->buffers[i];
         add_region(buffer.begin, buffer.bytes, buffer.granule, buffer.argument, "", buffer.empty,
                    buffer.constant && !buffer.empty);
+        if (buffer.bytes) regions.back().before = buffer.before;
     }
 }
 
@@ -231,7 +254,7 @@ static void look_at_all_accesses() {
         };
         if (region.argument >= 0)
             look_for_unwritten(region);
-        else if (region.argument == SHARED && region.begin != dynamic_shared() &&
+        else if (region.argument == SHARED && region.name != DYNAMIC &&
                  std::any_of(region.granules, region.granules + region.count(), touched))
             in_static += region.bytes;
     }
@@ -241,6 +264,13 @@ static void look_at_all_accesses() {
                  "%zu bytes of __shared__ arrays of fixed size, where CUDA allows %zu; take extern "
                  "__shared__ memory for more",
                  in_static, MOST_STATIC_BYTES);
+        keep(fault);
+    }
+    if (dependent && dependency_waits.empty()) {
+        Fault fault = without_thread("missing dependency wait");
+        snprintf(fault.message, sizeof fault.message,
+                 "no thread calls griddepcontrol.wait, so that the launch behind this one may begin "
+                 "before the one before it has ended");
         keep(fault);
     }
     running->faults->accesses = accesses;
@@ -315,12 +345,15 @@ static void report_bounds(const unsigned char* pointer, size_t bytes, bool write
 // The thread of a stamp that is not the current one.
 static std::string who(const Stamp& stamp) {
     if (stamp.block == block_number && stamp.readers == Readers::BLOCKS)
-        return "a thread of block " + block_coordinates(stamp.other_block);
+        return "a thread of block " + block_coordinates(stamp.other_block, 0);
     if (stamp.block != block_number)
         return "thread " + coordinates(stamp.thread) + " of block " +
-               block_coordinates(stamp.block);
-    bool own = stamp.thread == current->linear;
-    return "thread " + coordinates(own ? stamp.other : stamp.thread) + " of its block";
+               block_coordinates(stamp.block, stamp.thread);
+    unsigned thread = stamp.thread == current->linear ? stamp.other : stamp.thread;
+    bool same_block = thread / block_threads == current->rank;
+    return "thread " + coordinates(thread) +
+           (same_block ? " of its block"
+                       : " of block " + block_coordinates(stamp.block, thread) + " of its cluster");
 }
 
 static bool same_warp(const Stamp& stamp) { return stamp.thread / WARP == current->linear / WARP; }
@@ -330,13 +363,13 @@ static EMULATOR_INLINE bool fenced(const Stamp& stamp, bool alone) {
            ordered_by_fences(stamp.block, stamp.thread, stamp.tick, alone);
 }
 
-// True if nothing orders the access of `stamp` before the current one.
-static EMULATOR_INLINE bool unordered(const Stamp& stamp) {
-    if (stamp.block == 0) return false;
-    if (stamp.readers == Readers::BLOCKS) return true;
-    bool alone = stamp.readers == Readers::ONE_THREAD;
-    if (stamp.block != block_number) return !fenced(stamp, alone);
-    if (stamp.tick <= barrier_tick) return false;
+// Of a stamp of this cluster.
+static bool of_other_blocks(const Stamp& stamp) {
+    return clustered && (stamp.spread || stamp.thread / block_threads != current->rank);
+}
+
+// True if nothing orders an access of this block, since its last barrier, before the current one.
+static EMULATOR_INLINE bool unordered_since_barrier(const Stamp& stamp, bool alone) {
     if (!same_warp(stamp) || stamp.readers == Readers::ONE_BLOCK)
         return !(alone && barriers_in_use && handed_over(stamp.thread, stamp.tick)) &&
                !fenced(stamp, alone);
@@ -344,6 +377,27 @@ static EMULATOR_INLINE bool unordered(const Stamp& stamp) {
     if (stamp.tick <= warp_tick[current->linear / WARP]) return false;
     return !(alone && lanes_in_use && lanes_ordered(stamp.thread, stamp.tick)) &&
            !fenced(stamp, alone);
+}
+
+// In a cluster, off the way of all other launches.
+static __attribute__((noinline)) bool unordered_in_cluster(const Stamp& stamp, bool alone) {
+    if (!of_other_blocks(stamp))
+        return stamp.tick > barrier_tick_in_cluster() && unordered_since_barrier(stamp, alone);
+    return !ordered_by_cluster(stamp.thread, stamp.tick, alone) &&
+           !(alone && barriers_in_use && handed_over(stamp.thread, stamp.tick));
+}
+static __attribute__((noinline)) bool is_spread(const Stamp& stamp) {
+    return stamp.block == block_number && of_other_blocks(stamp);
+}
+
+// True if nothing orders the access of `stamp` before the current one.
+static EMULATOR_INLINE bool unordered(const Stamp& stamp) {
+    if (stamp.block == 0) return false;
+    if (stamp.readers == Readers::BLOCKS) return true;
+    bool alone = stamp.readers == Readers::ONE_THREAD;
+    if (stamp.block != block_number) return !fenced(stamp, alone);
+    if (__builtin_expect(clustered, false)) return unordered_in_cluster(stamp, alone);
+    return stamp.tick > barrier_tick && unordered_since_barrier(stamp, alone);
 }
 
 static EMULATOR_INLINE Stamp now(uintptr_t address, Readers readers, uint32_t other) {
@@ -370,8 +424,10 @@ static EMULATOR_INLINE void restamp(Stamp& stamp, uintptr_t address, bool among_
         return;
     }
     Readers readers = with_current(stamp);
+    bool spread = __builtin_expect(clustered, false) && is_spread(stamp);
     uint32_t block = stamp.block != block_number ? stamp.block : stamp.other_block;
     stamp = now(address, readers, stamp.thread != current->linear ? stamp.thread : stamp.other);
+    if (__builtin_expect(spread, false)) stamp.spread = true;
     if (readers == Readers::BLOCKS) stamp.other_block = block;
 }
 
@@ -381,7 +437,8 @@ static EMULATOR_INLINE void record_read(Stamp& read, uintptr_t address) {
 
 static Fault race(const Region& region, size_t offset, const char* verb, const Stamp& other,
                   const char* other_verb, uintptr_t address) {
-    bool between_blocks = other.block != block_number || other.readers == Readers::BLOCKS;
+    bool between_blocks = other.block != block_number || other.readers == Readers::BLOCKS ||
+                          of_other_blocks(other);
     Fault fault = describe(
         between_blocks ? "race between blocks" : "race", at(address, code_of(other)),
         "%s {element}, which %s %s; nothing orders the two", verb, who(other).c_str(), other_verb);
@@ -450,7 +507,8 @@ static void suspect_stale(const Region& region, size_t offset, uintptr_t address
 
 // Whether an atomic access may come near the atomic ones of the stamp.
 static bool atomics_agree(const Stamp& write, Scope scope) {
-    bool other_block = write.block != block_number || write.readers == Readers::BLOCKS;
+    bool other_block = write.block != block_number || write.readers == Readers::BLOCKS ||
+                       of_other_blocks(write);
     return write.atomic && !(other_block && (write.of_block || scope == Scope::BLOCK));
 }
 
@@ -579,8 +637,48 @@ static uint64_t bit_of(int argument) {
 
 // Whether an access of a thread's own variables, or of what is no array, is right.
 static bool is_elsewhere(const unsigned char* pointer, bool write) {
-    bool constant = !write && pointer >= __ehdr_start && pointer < _end;
+    bool constant = !write && pointer >= __ehdr_start && pointer < _end && !is_dynamic(pointer);
     return constant || on_a_stack(pointer) || is_guard(pointer);
+}
+
+void grid_dependency_wait() {
+    if (!dependent) return;
+    if (!dependency_waits.empty() && dependency_waits[0].block != block_number)
+        dependency_waits.clear();
+    dependency_waits.push_back(now(0, Readers::ONE_THREAD, 0));
+    past_dependency[current->linear] = block_number;
+}
+
+// Whether this thread has waited for the launch before, or what it does comes after another's wait.
+static bool is_past_dependency() {
+    unsigned& known_in = past_dependency[current->linear];
+    auto ordered = [](const Stamp& wait) { return wait.block == block_number && !unordered(wait); };
+    if (known_in != block_number &&
+        std::any_of(dependency_waits.begin(), dependency_waits.end(), ordered))
+        known_in = block_number;
+    return known_in == block_number;
+}
+
+// An access to what the launch before writes, or a write to what it reads.
+static void check_dependency(const Region& region, const Touch& touch) {
+    bool write = touch.access != Access::READ, written = region.before == Before::WRITES;
+    if (region.before == Before::NOTHING || !(write || written) || is_past_dependency()) return;
+    record(located(describe("missing dependency wait", at(touch.address),
+                            "%s {element}, which the launch before %s, ahead of griddepcontrol.wait",
+                            write ? "writes" : "reads", written ? "writes" : "reads"),
+                   region, touch.pointer - region.begin));
+}
+
+// Shared memory of a cluster: that of another block has to be there; arrays of fixed size are those
+// of all blocks here.
+static void check_cluster(const Region& region, const Touch& touch) {
+    must_be_there(at(touch.address), region.rank,
+                  touch.access == Access::READ ? "reads" : "writes");
+    if (region.name != DYNAMIC)
+        fail(located(describe("impossible launch", at(touch.address),
+                              "uses {element} in a cluster, where the emulator has no arrays of "
+                              "fixed size: take extern __shared__ memory"),
+                     region, touch.pointer - region.begin));
 }
 
 static void watch(const void* target, size_t bytes, Access access, Scope scope, uintptr_t address) {
@@ -590,7 +688,7 @@ static void watch(const void* target, size_t bytes, Access access, Scope scope, 
     accesses++;
     last_access = address;
     if (on_own_stack(pointer)) {
-        touched_at(address) = &stacks;
+        keep_touched(address, &stacks);
         if (barriers_in_use) check_registers(target, bytes, write, address);
         return;
     }
@@ -599,15 +697,18 @@ static void watch(const void* target, size_t bytes, Access access, Scope scope, 
     if (!region && is_elsewhere(pointer, write)) return;
     if (!region || pointer + bytes > region->end())
         return report_bounds(pointer, bytes, write, address);
-    touched_at(address) = region;
+    keep_touched(address, region);
     if (access >= Access::ATOMIC) running->faults->atomics |= bit_of(region->argument);
+    Touch touch{pointer, bytes, access, scope, address};
+    if (dependent) check_dependency(*region, touch);
+    if (clustered && region->argument == SHARED) check_cluster(*region, touch);
     region->constant &= !write;  // or the kernel has cast the const away
     if (region->constant) return;
     Span span = granules_of(*region, pointer, bytes);
-    Touch touch{pointer, bytes, access, scope, address};
     if (span.first == span.last) {
         Granule& granule = region->granules[span.first];
-        if (access >= Access::ATOMIC || !pass(*region, granule, write, address))
+        bool plain = access < Access::ATOMIC && !clustered;
+        if (!plain || !pass(*region, granule, write, address))
             check_granule(*region, span.first, touch);
         return;
     }
@@ -635,9 +736,10 @@ __attribute__((noinline)) void accessed(const void* target, size_t bytes, bool w
 static EMULATOR_INLINE void accessed_again(const void* target, size_t bytes, bool write,
                                            uintptr_t address) {
     Region* region = touched_at(address);
-    // With the last three false the compiler has no calls below and saves no registers.
+    // With these false the compiler has no calls below and saves no registers.
     if (!region || doubtful || barriers_in_use || fences_in_use || lanes_in_use)
         return accessed(target, bytes, write, address);
+    if (clustered) __builtin_unreachable();  // keep_touched
     size_t offset = static_cast<const unsigned char*>(target) - region->begin;
     if (offset >= region->bytes || bytes > region->bytes - offset)
         return accessed(target, bytes, write, address);

@@ -79,6 +79,13 @@ def _parser():
         metavar="KIND[ at FILE:LINE]",
         help="leave out faults; a comment `cuda-emulator: allow KIND` in their line does too",
     )
+    check.add_argument(
+        "--before",
+        nargs="*",
+        metavar="NAME=writes",
+        help="it is a dependent launch: which arrays the launch before writes, or reads (NAME=reads)",
+    )
+    check.add_argument("--cluster", metavar="2,1", help="blocks of a cluster")
     check.add_argument("--strict", action="store_true", help="notes are errors")
     check.add_argument("--format", choices=["text", "json", "github"], default="text")
     check.set_defaults(command=_check)
@@ -193,9 +200,16 @@ def _checked(options, function, block, sizes):
         allow=options.allow,
         tolerance=options.tolerance,
         uninitialised=[number for number, argument in enumerate(given) if argument.empty],
+        before=_before(options.before),
+        cluster=_three(options.cluster, sizes) if options.cluster else None,
         seconds=options.seconds,
     )
     return Run(sizes, grid, block, len(cuda_emulator.ORDERS), options.arch, result)
+
+
+def _before(words):
+    """{parameter: what the launch before does with it} of the words of --before, or None."""
+    return None if words is None else dict(word.partition("=")[::2] for word in words)
 
 
 def _module(options):

@@ -270,7 +270,8 @@ void save_runs() {
 }
 
 static void forget_block() {
-    size_t threads = size_t(running->block[0]) * running->block[1] * running->block[2],
+    const uint32_t *block = running->block, *cluster = running->cluster;
+    size_t threads = size_t(block[0]) * block[1] * block[2] * cluster[0] * cluster[1] * cluster[2],
            warps = (threads + WARP - 1) / WARP;
     paths.assign(threads, {});
     requests.assign(warps, {});

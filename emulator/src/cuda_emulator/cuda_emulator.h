@@ -56,6 +56,14 @@ unsigned ballot(Site, unsigned mask, bool predicate);
 unsigned lane();
 unsigned thread_number();  // in its block
 [[noreturn]] void sync_grid(Site);
+// Of a cluster of blocks: the number of this block and of all; its barrier; the address, or the
+// number of an address (mapa), of what lies there in another block's shared memory.
+unsigned cluster_rank();
+unsigned cluster_blocks();
+void cluster_arrive(Site);
+void cluster_wait(Site);
+void* in_block(const void* shared, unsigned rank);
+unsigned address_in_block(unsigned shared_address, unsigned rank);
 // Of a whole warp: sums[i] is element i of a b + c, whose elements a lane has in `mine`, as wmma.h
 // has them. exact: numbers are added in float64, not as tensor cores add.
 void multiply_warp(int rows, int columns, int depth, const double* mine, double* sums, bool exact);
@@ -125,6 +133,9 @@ inline unsigned from_xor(int mask, int width = 32) {
 
 // ---- how a kernel is launched (Python fills these; __init__.py mirrors them)
 
+// What the launch before does with an array.
+enum class Before : uint64_t { NOTHING, READS, WRITES };
+
 // One array argument; granule: resolution of race checks, in bytes.
 struct Buffer {
     unsigned char* begin;
@@ -132,6 +143,7 @@ struct Buffer {
     uint32_t granule, argument;
     uint64_t empty;  // whether it holds nothing at first, so that a read before a write is a fault
     uint64_t constant;  // whether the kernel is to read it only
+    Before before;      // of a dependent launch
 };
 
 // One __shared__ array, or without a name a guard of one; offset: from emulator_shared_anchor.
@@ -200,6 +212,8 @@ struct Launch {
     uint32_t order;         // 0 forward, 1 reverse, otherwise the seed of a random order
     uint32_t buffer_count;  // 0: run without watching memory
     uint32_t truncates;     // how tensor cores add, see tensor_cores.cpp
+    uint32_t dependent;     // whether it may begin before the launch before has ended
+    uint32_t cluster[3];    // its blocks, 1 each without clusters
     uint64_t first_block;   // along x; the earlier ones do not run
     const Buffer* buffers;
     uint64_t shared_array_count;
@@ -330,6 +344,8 @@ struct Entry<kernel> {
 #define gridDim EMULATOR_COORDINATES(9)
 static constexpr int warpSize = 32;
 
+#define cudaGridDependencySynchronize() emulator::grid_dependency_wait()
+#define cudaTriggerProgrammaticLaunchCompletion() ((void)0)
 #define __syncthreads() emulator::syncthreads(EMULATOR_SITE)
 #define __syncwarp(...) emulator::syncwarp(EMULATOR_SITE, ##__VA_ARGS__)
 #define __syncthreads_count(predicate) emulator::syncthreads_count(EMULATOR_SITE, (predicate) != 0)

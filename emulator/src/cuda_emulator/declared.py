@@ -79,12 +79,21 @@ class Declarations:
 
     def launch_bounds(self, kernel):
         """The most threads of a block by its __launch_bounds__, or None."""
+        numbers = self._attribute(kernel, "__launch_bounds__")
+        return numbers[0] if numbers else None
+
+    def cluster_dims(self, kernel):
+        """The blocks of a cluster by its __cluster_dims__, or None."""
+        numbers = self._attribute(kernel, "__cluster_dims__")
+        return None if None in numbers else tuple(numbers) or None
+
+    def _attribute(self, kernel, name):
+        """The numbers in the parentheses of such an attribute, none without it."""
         for start in self._starts(kernel):
             head = re.split(r"[;}]", self.text[:start])[-1]
-            match = re.search(r"__launch_bounds__\s*(?=\()", head)
-            if match:
-                return self.number(_split(_in_parentheses(head, match.end()))[0])
-        return None
+            if match := re.search(rf"{name}\s*(?=\()", head):
+                return [self.number(part) for part in _split(_in_parentheses(head, match.end()))]
+        return []
 
     def shared(self, name):
         """The SharedArray of that name, or None."""

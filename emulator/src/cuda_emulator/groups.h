@@ -240,6 +240,22 @@ EMULATOR_INLINE T exclusive_scan(const Group& group, T value, Operator combine =
     return scanned(group, value, combine, false, site);
 }
 
+// ---- the cluster
+
+struct cluster_group {
+    using Site = emulator::Site;
+    void barrier_arrive(Site site = emulator::here()) const { emulator::cluster_arrive(site); }
+    void barrier_wait(Site site = emulator::here()) const { emulator::cluster_wait(site); }
+    void sync(Site site = emulator::here()) const { barrier_arrive(site), barrier_wait(site); }
+    unsigned block_rank() const { return emulator::cluster_rank(); }
+    unsigned num_blocks() const { return emulator::cluster_blocks(); }
+    template <class T>
+    T* map_shared_rank(T* shared, unsigned rank) const {
+        return static_cast<T*>(emulator::in_block(shared, rank));
+    }
+};
+inline cluster_group this_cluster() { return {}; }
+
 // ---- copies of a whole group: each thread's share by cp.async
 
 template <class Group>

@@ -22,8 +22,8 @@ _HINTS = (
         "the library {0} is not here: name the folder of its headers with -I; much of it needs nvcc",
     ),
     (
-        r"error: .*?\b(this_cluster|cluster_group|map_shared_rank|__nv_fp8\w*|__nv_fp4\w*)\b",
-        "the emulator has no clusters of blocks and no numbers of 8 or 4 bits ({0}): "
+        r"error: .*?\b(__nv_fp8\w*|__nv_fp4\w*)\b",
+        "the emulator has no numbers of 8 or 4 bits ({0}): "
         "leave that part out where CUDA_EMULATOR is defined",
     ),
     (

@@ -134,20 +134,26 @@ unsigned bytes_of_chunk(const void* pointer, size_t bytes) {
     return ((1u << std::min<size_t>(bytes, 16 - first)) - 1) << first;
 }
 
-unsigned block_threads;
+unsigned all_threads;  // of the block, or of the cluster
 
 void enter() {
     if (barriers_in_use) return;
     barriers_in_use = true;
-    clocks.assign((block_threads + WARP - 1) / WARP, {});
-    hopper.assign(block_threads, {});
+    clocks.assign((all_threads + WARP - 1) / WARP, {});
+    hopper.assign(all_threads, {});
 }
 
 HopperThread& mine() { return hopper[current->linear]; }
 unsigned warp() { return current->linear / WARP; }
+// The first thread of this thread's warpgroup.
+unsigned warpgroup() {
+    unsigned first = current->rank * block_threads;
+    return first + (current->linear - first) / WARPGROUP * WARPGROUP;
+}
 
 PhaseBarrier& barrier_at(Site site, void* barrier) {
     enter();
+    must_be_there(at(site), rank_of(barrier), "uses a barrier in");
     auto entry = barriers.find(barrier);
     if (entry == barriers.end())
         fail(describe("bad barrier", at(site), "uses a barrier that nobody has initialised"));
@@ -176,7 +182,7 @@ void end_phase_if_complete(void* address) {
 void lane_arrives(PhaseBarrier& barrier) {
     Arrivals& arrivals = barrier.of_warp[warp()];
     if (stored_to_shared) {
-        barrier.arriving.arrived.resize(block_threads);
+        barrier.arriving.arrived.resize(all_threads);
         barrier.arriving.arrived[current->linear] = ticks;
     }
     uint64_t now = ++ticks, ended = mine().load > mine().proxy_fenced ? mine().proxy_fenced : now;
@@ -248,7 +254,7 @@ void must_be_loaded(const Destination& destination, Place place) {
 // What a warp hands over from now on, all its lanes having come here.
 void hand_over(unsigned w) {
     uint64_t ended = ++ticks;
-    for (unsigned i = w * WARP; i < std::min((w + 1) * WARP, block_threads); i++)
+    for (unsigned i = w * WARP; i < std::min((w + 1) * WARP, all_threads); i++)
         if (hopper[i].load > hopper[i].proxy_fenced)
             ended = std::min(ended, hopper[i].proxy_fenced);
     clocks[w].tick[w] = ticks, clocks[w].ended[w] = ended;
@@ -405,11 +411,12 @@ unsigned registers_of(const HopperThread& thread) {
 }
 
 // Who takes registers waits until the block has them; that it ever does is all that is looked at.
-void check_registers_of_block() {
+void check_registers_of_block(unsigned first_thread) {
     unsigned total = 0;
     const HopperThread* taker = nullptr;
     for (unsigned i = 0; i < block_threads; i++) {
-        const HopperThread &thread = hopper[i], &first = hopper[i / WARPGROUP * WARPGROUP];
+        const HopperThread &thread = hopper[first_thread + i],
+                           &first = hopper[first_thread + i / WARPGROUP * WARPGROUP];
         if (registers_of(thread) != registers_of(first))
             return report(describe("divergent warpgroup operation",
                                    at((thread.registers ? thread : first).changed),
@@ -429,7 +436,7 @@ void check_registers_of_block() {
 // ---- a block
 
 void begin_hopper(unsigned threads) {
-    block_threads = threads;
+    all_threads = threads;
     barriers_in_use = false;
     ticks = 0;
     barriers.clear();
@@ -439,11 +446,12 @@ void begin_hopper(unsigned threads) {
     stored_to_shared = false;
 }
 
-void pass_barrier_hopper() {
+void pass_barrier_hopper(unsigned first_thread, unsigned count) {
     if (!barriers_in_use) return;
+    unsigned first = first_thread / WARP, last = (first_thread + count + WARP - 1) / WARP;
     VectorClock all;
-    for (unsigned w = 0; w < clocks.size(); w++) hand_over(w), all.join(clocks[w]);
-    clocks.assign(clocks.size(), all);
+    for (unsigned w = first; w < last; w++) hand_over(w), all.join(clocks[w]);
+    std::fill(clocks.begin() + first, clocks.begin() + last, all);
 }
 
 void pass_warp_hopper() {
@@ -460,7 +468,8 @@ void end_block_hopper() {
     if (!copies.empty())
         report(describe("missing barrier wait", Place{},
                         "or another of its block ends before its copies"));
-    if (barriers_in_use) check_registers_of_block();
+    for (unsigned first = 0; barriers_in_use && first < all_threads; first += block_threads)
+        check_registers_of_block(first);
 }
 
 // No thread can go on: the oldest copy arrives. False if there is none.
@@ -468,6 +477,12 @@ bool copy_arrives() {
     if (copies.empty()) return false;
     BulkCopy copy = copies.front();
     copies.erase(copies.begin());
+    if (has_ended(rank_of(copy.to))) {
+        report(describe("missing cluster barrier", Place{},
+                        "or another copies to shared memory of block %s, which has ended",
+                        block_of(rank_of(copy.to)).c_str()));
+        return true;
+    }
     memcpy(copy.to, copy.from, copy.bytes);
     copy_pending(copy.to, copy.bytes, false);
     destination_at(copy.to)->arrived = ++ticks;
@@ -491,9 +506,16 @@ std::string why_waiting() {
 
 // ---- barriers
 
+static void must_be_own(Site site, const void* barrier) {
+    if (rank_of(barrier) != current->rank)
+        fail(describe("bad barrier", at(site), "initialises or waits for a barrier of block %s",
+                      block_of(rank_of(barrier)).c_str()));
+}
+
 void mbarrier_init(void* barrier, int count, Site site) {
     enter();
     must_be_shared(site, barrier, "barrier");
+    must_be_own(site, barrier);
     if (reinterpret_cast<uintptr_t>(barrier) % 8)
         fail(describe("misaligned access", at(site), "has a barrier at no multiple of 8"));
     if (barriers.count(barrier))
@@ -516,6 +538,7 @@ void mbarrier_arrive_expect_tx(void* barrier, int bytes, Site site) {
 
 void mbarrier_wait_parity(void* address, unsigned parity, Site site) {
     PhaseBarrier& barrier = barrier_at(site, address);
+    must_be_own(site, address);
     if (parity > 1) fail(describe("bad barrier", at(site), "waits for a parity of %u", parity));
     if (!is_over(barrier, parity)) {
         mine().barrier = address, mine().parity = parity;
@@ -539,6 +562,8 @@ void cp_async_bulk(void* to, const void* from, int bytes, void* barrier, Site si
         fail(describe("misaligned access", at(site),
                       "copies %d bytes, to or from no multiple of 16, or not so many", bytes));
     must_be_shared(site, to, "copy");
+    if (rank_of(to) != rank_of(barrier))
+        fail(describe("bad copy", at(site), "copies to one block and completes in another"));
     if (!barrier_at(site, barrier).visible)
         fail(describe("missing fence", at(site),
                       "names a barrier that is not yet visible to the copy engine"));
@@ -555,6 +580,15 @@ void cp_async_bulk(void* to, const void* from, int bytes, void* barrier, Site si
     destinations.push_back({first, size_t(bytes), 0, {}, {}});
     memset(to, 0xff, bytes);
     copies.push_back({first, static_cast<const unsigned char*>(from), unsigned(bytes), barrier});
+}
+
+void cp_async_bulk_multicast(void* to, const void* from, int bytes, void* barrier, unsigned ranks,
+                             Site site) {
+    for (unsigned rank = 0; rank < 32; rank++)
+        if (ranks >> rank & 1) {
+            must_be_there(at(site), rank, "copies to");
+            cp_async_bulk(in_block(to, rank), from, bytes, in_block(barrier, rank), site);
+        }
 }
 
 // An access to what a copy has written, by this thread.
@@ -644,7 +678,7 @@ void multiply_warpgroup(Site site, float* c, const unsigned* a, int columns, uin
                         bool transposed, bool float16) {
     enter();
     HopperThread& thread = mine();
-    if (hopper.size() < current->linear / WARPGROUP * WARPGROUP + WARPGROUP)
+    if ((current->rank + 1) * block_threads < warpgroup() + WARPGROUP)
         fail(describe("divergent warpgroup operation", at(site),
                       "is not in a warpgroup of 128 threads"));
     decoded(site, b);
@@ -668,10 +702,11 @@ void multiply_warpgroup(Site site, float* c, const unsigned* a, int columns, uin
 // As __syncthreads, of whole warpgroups. Nothing is checked of the others, which should touch no
 // memory by then.
 void sync_first(Site site, unsigned count) {
-    std::vector<Thread*> threads = meet(site, 0, count);
+    unsigned first = current->rank * block_threads;
+    std::vector<Thread*> threads = meet(site, first, count);
     if (threads.empty()) return;  // the last thread has done it
-    pass_barrier();
-    for (unsigned i = 0; i < count; i++) threads[i]->state = State::READY;
+    pass_barrier(current->rank);
+    for (unsigned i = first; i < first + count; i++) threads[i]->state = State::READY;
 }
 
 void change_registers(Site site, unsigned count, bool more) {
@@ -686,7 +721,7 @@ void change_registers(Site site, unsigned count, bool more) {
 void wait_for_products(Site site, unsigned groups_left) {
     enter();
     mine().groups_left = groups_left;
-    unsigned first = current->linear / WARPGROUP * WARPGROUP;
+    unsigned first = warpgroup();
     std::vector<Thread*> threads = meet(site, first, WARPGROUP);
     if (threads.empty()) return;  // the last of the warpgroup has done it
     auto waits = [&] {

@@ -75,8 +75,8 @@ static inline unsigned cvt_tf32(float x) {
     return ((bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000) & 0xffffe000u) | undefined;
 }
 
-// ---- barriers in shared memory, and the copy engine, which completes on them (sm_90); all of
-// shared::cta
+// ---- barriers in shared memory, and the copy engine, which completes on them (sm_90); of this
+// block, but for arrivals and copies, which may be to other blocks of the cluster
 
 void mbarrier_init(void* barrier, int count, Site = here());
 void fence_mbarrier_init();  // by the thread that initialised: fence.mbarrier_init.release.cluster
@@ -86,7 +86,16 @@ void mbarrier_arrive_expect_tx(void* barrier, int bytes, Site = here());
 void mbarrier_wait_parity(void* barrier, unsigned parity, Site = here());
 // cp.async.bulk from global to shared memory, with .mbarrier::complete_tx::bytes
 void cp_async_bulk(void* to, const void* from, int bytes, void* barrier, Site = here());
+// The same with .multicast::cluster, to the same places of the cluster's blocks in `ranks`, a bit
+// each.
+void cp_async_bulk_multicast(void* to, const void* from, int bytes, void* barrier, unsigned ranks,
+                             Site = here());
 void fence_proxy_async();
+
+// ---- a dependent launch (sm_90), which may begin before the launch ahead of it has ended
+
+// griddepcontrol.wait, which ends when all launches ahead have
+void grid_dependency_wait();
 
 // ---- a warpgroup's products (sm_90a): wgmma.mma_async.m64nNk16, c += a b, float32 and bfloat16 or
 // float16, a in registers

@@ -12,6 +12,8 @@ _STRING = re.compile(
 )
 _SPECIAL = {
     "%laneid": "emulator::lane()",
+    "%cluster_ctarank": "emulator::cluster_rank()",
+    "%cluster_nctarank": "emulator::cluster_blocks()",
     "%warpid": "(emulator::thread_number() / 32)",
     "%smid": "0u",
     "%lanemask_lt": "((1u << emulator::lane()) - 1)",
@@ -53,6 +55,13 @@ def _store(name, operands):
     return f"*reinterpret_cast<{kind}*>(emulator::pointer({address})) = {kind}{{{value}}};".replace(
         "{{", "{"
     ).replace("}}", "}")
+
+
+def _remote(name, operands):
+    """A load or store in another block of the cluster, by the number of its address."""
+    place = int(name.startswith("ld"))
+    operands[place] = f"emulator::generic_address({operands[place]})"
+    return (_load if place else _store)(name, operands)
 
 
 def _vector(kind, count):
@@ -134,14 +143,21 @@ _RULES = [
     (r"fence\.proxy\.async(\.\S*)?", "emulator::fence_proxy_async();"),
     (r"fence\.mbarrier_init\.\S*", "emulator::fence_mbarrier_init();"),
     (r"mbarrier\.init\.shared(::cta)?\.b64", f"emulator::mbarrier_init({_AT}, {{1}}, EMULATOR_SITE);"),
-    (r"mbarrier\.arrive\.expect_tx(\.\w+)*(::cta)?\.b64",
+    (r"mbarrier\.arrive\.expect_tx(\.\w+)*(::cta|::cluster)?\.b64",
      "emulator::mbarrier_arrive_expect_tx(emulator::generic_address({1}), {2}, EMULATOR_SITE);"),
-    (r"mbarrier\.arrive(\.\w+)*(::cta)?\.b64",
+    (r"mbarrier\.arrive(\.\w+)*(::cta|::cluster)?\.b64",
      "emulator::mbarrier_arrive(emulator::generic_address({1}), EMULATOR_SITE);"),
     (r"mbarrier\.(try|test)_wait\.parity\S*", _wait),
     (r"cp\.async\.bulk\.shared::\w+\.global\.mbarrier::complete_tx::bytes",
      f"emulator::cp_async_bulk({_AT}, emulator::pointer({{1}}), {{2}}, "
      "emulator::generic_address({3}), EMULATOR_SITE);"),
+    (r"cp\.async\.bulk\.shared::cluster\.global\.mbarrier::complete_tx::bytes\.multicast::cluster",
+     f"emulator::cp_async_bulk_multicast({_AT}, emulator::pointer({{1}}), {{2}}, "
+     "emulator::generic_address({3}), {4}, EMULATOR_SITE);"),
+    (r"barrier\.cluster\.arrive(\.\w+)*", "emulator::cluster_arrive(EMULATOR_SITE);"),
+    (r"barrier\.cluster\.wait(\.\w+)*", "emulator::cluster_wait(EMULATOR_SITE);"),
+    (r"mapa\.shared::cluster\.u32", "{0} = emulator::address_in_block({1}, {2});"),
+    (r"(ld|st)(\.\w+)*\.shared::cluster\S*", _remote),
     (r"wgmma\.fence\.sync\.aligned", "emulator::wgmma_fence();"),
     (r"wgmma\.commit_group\.sync\.aligned", "emulator::wgmma_commit_group();"),
     (r"wgmma\.wait_group\.sync\.aligned", "emulator::wait_for_products(EMULATOR_SITE, {0});"),
@@ -168,7 +184,8 @@ _RULES = [
     (r"and\.b32", "{0} = {1} & {2};"),
     (r"or\.b32", "{0} = {1} | {2};"),
     (r"xor\.b32", "{0} = {1} ^ {2};"),
-    (r"prefetch\S*|griddepcontrol\.\S*|nanosleep\.\S*|discard\.\S*|applypriority\S*", ""),
+    (r"griddepcontrol\.wait", "emulator::grid_dependency_wait();"),
+    (r"prefetch\S*|griddepcontrol\.launch_dependents|nanosleep\.\S*|discard\.\S*|applypriority\S*", ""),
 ]  # fmt: skip
 
 
@@ -205,12 +222,16 @@ def _instructions(code):
     parts = re.sub(r"^\s*\{(?=\s*(?:\.reg|\n|@|[a-z]\S*[.\w]* ))|\}\s*$(?!;)", " ", code).split(";")
     for part in parts:
         part = re.sub(r"^\s*(?:[A-Z_]\w*:)?\s*", "", part).strip().strip("{}").strip()
+        if declared := re.fullmatch(r"\.reg\s+\.(\w\d+)\s+([\w\s,]+)", part):
+            yield f".reg {_TYPES[declared[1]]} {declared[2]};"
         if not part or part.startswith((".reg", "@", "selp", "bra", "setp")):
             continue
         yield part
 
 
 def _call(instruction, operands):
+    if instruction.startswith(".reg "):
+        return instruction.removeprefix(".reg ")
     name, _, rest = instruction.partition(" ")
     for pattern, rule in _RULES:
         if not re.fullmatch(pattern, name):

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <set>
 
 // switch_stack(&save, to): store the callee-saved registers on this stack and its pointer in
 // `save`; go on at `to`.
@@ -88,8 +89,10 @@ namespace emulator {
 
 Thread* current;
 const Launch* running;
-unsigned block_number, epoch;
+unsigned block_number;
 uint64_t barrier_tick;
+bool clustered;
+unsigned block_threads;
 uintptr_t last_access;
 uint64_t ticks;
 std::vector<uint64_t> warp_tick;
@@ -98,29 +101,42 @@ static std::vector<Thread> threads;
 static std::vector<unsigned> order;  // the threads of a block, in the order they run
 static size_t next_new;              // order[next_new...] have not begun
 static size_t cursor;                // order[cursor...] are still to run in this round
-// threads that wait at the barrier where the first of them waits, and its number
-static size_t arrived;
-static int first_arrived_at;
+// Of a block of the cluster: threads that wait at the barrier where the first of them waits, and its
+// number; barriers that it has passed, and when the last one; votes of this one and the next.
+struct Arrived {
+    size_t count;
+    int at;
+    unsigned passed;
+    uint64_t tick;
+    int votes[2];
+};
+static Arrived arrived[MOST_BLOCKS];
+// The cluster's barrier: how often, and when, all had arrived, and when each thread last had.
+static unsigned cluster_phase;
+static uint64_t cluster_tick;
+static std::vector<uint64_t> cluster_arrivals, arrivals_of_phase;
 static std::vector<char*> free_stacks;
 static void* scheduler_stack;
 static bool failed, ended;            // the block, the launch
-static std::vector<unsigned> blocks;  // in the order they run
-static unsigned block_index[3];
+static std::vector<unsigned> blocks;  // in the order they run; of a cluster its first
+static unsigned block_index[MOST_BLOCKS][3];
 static void (*entry)(void**);
 
 constexpr unsigned char POISON = 0xff;  // as float32 a NaN, as an integer -1
-alignas(1024) static unsigned char dynamic_bytes[MOST_SHARED_BYTES + RED_ZONE];
+alignas(1024) static unsigned char dynamic_bytes[MOST_BLOCKS][MOST_SHARED_BYTES + RED_ZONE];
 
 unsigned coordinate(int which) {
-    const uint32_t* values[] = {current->index, block_index, running->block, running->grid};
+    const uint32_t* values[] = {current->index, block_index[current->rank], running->block,
+                                running->grid};
     return values[which / 3][which % 3];
 }
 
 unsigned lane() { return current->linear % WARP; }
 
-unsigned thread_number() { return current->linear; }
+unsigned thread_number() { return current->linear % block_threads; }
 
-unsigned char* dynamic_shared() { return dynamic_bytes; }
+unsigned char* dynamic_shared_of(unsigned rank) { return dynamic_bytes[rank]; }
+unsigned char* dynamic_shared() { return dynamic_bytes[current->rank]; }
 
 unsigned char* address_of(const SharedArray& array) {
     return &emulator_shared_anchor + array.offset;
@@ -129,6 +145,9 @@ unsigned char* address_of(const SharedArray& array) {
 // Dynamic shared memory begins at 1024 on Hopper too, behind what the system takes. Arrays of the
 // kernel are behind it here, with the alignment that they have.
 constexpr unsigned SYSTEM_SHARED = 1024, MOST_ALIGNED = 1024;
+
+// From this bit on an address has a number above 0 where it is of a block of the cluster.
+constexpr unsigned RANK_BITS = 24;
 
 static unsigned first_array() {
     return SYSTEM_SHARED + (running->shared_bytes + MOST_ALIGNED - 1) / MOST_ALIGNED * MOST_ALIGNED;
@@ -145,20 +164,23 @@ static const unsigned char* arrays_begin() {
 
 unsigned shared_address(const void* shared) {
     auto* pointer = static_cast<const unsigned char*>(shared);
-    bool dynamic = pointer >= dynamic_bytes && pointer < dynamic_bytes + sizeof dynamic_bytes;
-    return dynamic ? SYSTEM_SHARED + (pointer - dynamic_bytes)
-                   : first_array() + (pointer - arrays_begin());
+    if (!is_dynamic(shared)) return first_array() + (pointer - arrays_begin());
+    unsigned rank = rank_of(shared), address = SYSTEM_SHARED + (pointer - dynamic_bytes[rank]);
+    return rank == current->rank ? address : address_in_block(address, rank);
 }
 
 void* generic_address(uint64_t address) {
-    return address < first_array() ? dynamic_bytes + (address - SYSTEM_SHARED)
+    if (address >> RANK_BITS)
+        return in_block(generic_address(address & ((1u << RANK_BITS) - 1)),
+                        (address >> RANK_BITS) - 1);
+    return address < first_array() ? dynamic_shared() + (address - SYSTEM_SHARED)
                                    : const_cast<unsigned char*>(arrays_begin()) +
                                          (int64_t(address) - int64_t(first_array()));
 }
 
 unsigned char* shared_pointer(unsigned address) {
     if (address >= SYSTEM_SHARED && address < SYSTEM_SHARED + running->shared_bytes)
-        return dynamic_bytes + address - SYSTEM_SHARED;
+        return dynamic_shared() + address - SYSTEM_SHARED;
     for (uint64_t i = 0; i < running->shared_array_count; i++) {
         unsigned char* array = address_of(running->shared_arrays[i]);
         unsigned first = shared_address(array);
@@ -185,8 +207,9 @@ Fault describe(const char* kind, Place place, const char* format, ...) {
     fault.other_address = place.other_address ? place.other_address - base : 0;
     size_t length =
         snprintf(fault.message, sizeof fault.message, "thread (%u,%u,%u) of block (%u,%u,%u) ",
-                 current->index[0], current->index[1], current->index[2], block_index[0],
-                 block_index[1], block_index[2]);
+                 current->index[0], current->index[1], current->index[2],
+                 block_index[current->rank][0], block_index[current->rank][1],
+                 block_index[current->rank][2]);
     va_list rest;
     va_start(rest, format);
     vsnprintf(fault.message + length, sizeof fault.message - length, format, rest);
@@ -226,16 +249,20 @@ static std::string as_text(const unsigned (&index)[3]) {
 
 std::string coordinates(unsigned thread) { return as_text(threads[thread].index); }
 
-static void index_of_block(unsigned number, unsigned (&index)[3]) {
-    for (unsigned axis = 0, rest = number; axis < 3; rest /= running->grid[axis++])
-        index[axis] = rest % running->grid[axis];
+static void index_of_block(unsigned number, unsigned rank, unsigned (&index)[3]) {
+    for (unsigned axis = 0, rest = number; axis < 3; rest /= running->grid[axis++]) {
+        index[axis] = rest % running->grid[axis] + rank % running->cluster[axis];
+        rank /= running->cluster[axis];
+    }
 }
 
-std::string block_coordinates(unsigned run_as) {
+std::string block_coordinates(unsigned run_as, unsigned thread) {
     unsigned index[3];
-    index_of_block(blocks[run_as - 1], index);
+    index_of_block(blocks[run_as - 1], thread / block_threads, index);
     return as_text(index);
 }
+
+std::string block_of(unsigned rank) { return as_text(block_index[rank]); }
 
 // ---- fibers
 
@@ -340,15 +367,15 @@ static void begin(Thread& thread) {
 // ---- barriers and warp operations
 
 void syncthreads(Site site) {
-    if (!arrived) first_arrived_at = site.id;
-    arrived += site.id == first_arrived_at;
+    Arrived& here = arrived[current->rank];
+    if (!here.count) here.at = site.id;
+    here.count += site.id == here.at;
     pause(State::AT_BARRIER, site);
 }
 
-static int votes[2];  // of this barrier and the next one
-
 int syncthreads_count(Site site, bool predicate) {
-    int& mine = votes[epoch % 2];
+    Arrived& here = arrived[current->rank];
+    int& mine = here.votes[here.passed % 2];
     mine += predicate;
     syncthreads(site);
     return mine;
@@ -392,13 +419,96 @@ void wake_tokens(const void* barrier) {
             thread.state = State::READY;
 }
 
-void pass_barrier() {
+void pass_barrier(unsigned rank) {
     if (counting) count_barrier();
-    barrier_tick = next_tick();
+    Arrived& here = arrived[rank];
+    barrier_tick = here.tick = next_tick();
     pass_barrier_atomics();
-    votes[(epoch + 1) % 2] = 0;
-    pass_barrier_hopper();
-    epoch++;
+    here.votes[++here.passed % 2] = 0;
+    pass_barrier_hopper(rank * block_threads, block_threads);
+}
+
+// ---- clusters
+
+unsigned cluster_rank() { return current->rank; }
+unsigned cluster_blocks() { return threads.size() / block_threads; }
+
+static size_t offset_of(const void* shared) {
+    return static_cast<const unsigned char*>(shared) - dynamic_bytes[0];
+}
+bool is_dynamic(const void* shared) { return offset_of(shared) < sizeof dynamic_bytes; }
+unsigned rank_of(const void* shared) {
+    return is_dynamic(shared) ? offset_of(shared) / sizeof dynamic_bytes[0] : current->rank;
+}
+
+void* in_block(const void* shared, unsigned rank) {
+    auto* pointer = static_cast<const unsigned char*>(shared);
+    return dynamic_bytes[rank % MOST_BLOCKS] + (pointer - dynamic_bytes[rank_of(shared)]);
+}
+
+unsigned address_in_block(unsigned address, unsigned rank) {
+    return (address & ((1u << RANK_BITS) - 1)) | (rank + 1) << RANK_BITS;
+}
+
+bool has_ended(unsigned rank) {
+    return std::all_of(threads.begin() + rank * block_threads,
+                       threads.begin() + (rank + 1) * block_threads,
+                       [](const Thread& thread) { return thread.state == State::DONE; });
+}
+
+void must_be_there(Place place, unsigned rank, const char* verb) {
+    if (rank == current->rank) return;
+    if (rank >= cluster_blocks())
+        fail(describe("bad cluster", place, "%s shared memory of block %u of a cluster of %u", verb,
+                      rank, cluster_blocks()));
+    bool over = has_ended(rank);
+    if (over || !current->cluster_tick)
+        fail(describe("missing cluster barrier", place,
+                      "%s shared memory of block %s, which may %s", verb, block_of(rank).c_str(),
+                      over ? "have ended" : "not have begun"));
+}
+
+void cluster_arrive(Site site) {
+    if (current->arrivals > current->waits)
+        fail(describe("bad cluster", at(site), "arrives again without waiting between"));
+    current->arrivals++;
+    cluster_arrivals[current->linear] = next_tick();
+}
+
+void cluster_wait(Site site) {
+    if (current->arrivals == current->waits)
+        fail(describe("bad cluster", at(site), "waits at the cluster's barrier before it arrives"));
+    if (cluster_phase == current->waits) pause(State::AT_CLUSTER, site);
+    current->waits++;
+    current->cluster_tick = cluster_tick;
+}
+
+// Where all that have not ended have arrived, those that wait go on; false where none waits so.
+static bool release_cluster() {
+    bool waits = false;
+    for (Thread& thread : threads) {
+        if (thread.state == State::DONE) continue;
+        if (thread.arrivals <= cluster_phase) return false;
+        waits |= thread.state == State::AT_CLUSTER;
+    }
+    if (!waits) return false;
+    cluster_phase++;
+    cluster_tick = next_tick();
+    arrivals_of_phase = cluster_arrivals;
+    pass_barrier_hopper(0, threads.size());
+    for (Thread& thread : threads)
+        if (thread.state == State::AT_CLUSTER) thread.state = State::READY;
+    for (unsigned rank = 0; rank < cluster_blocks(); rank++) arrived[rank].tick = cluster_tick;
+    barrier_tick = cluster_tick;
+    return true;
+}
+
+uint64_t barrier_tick_in_cluster() { return arrived[current->rank].tick; }
+
+bool ordered_by_cluster(unsigned thread, uint64_t tick, bool alone) {
+    if (tick > current->cluster_tick) return false;
+    bool last = alone && current->cluster_tick == cluster_tick;
+    return !last || tick <= arrivals_of_phase[thread];
 }
 
 void wait_for_phase(Site site) { pause(State::AT_PHASE, site); }
@@ -595,21 +705,30 @@ static void arrange(std::vector<unsigned>& items, std::mt19937& random) {
 
 static void begin_block(unsigned number, std::mt19937& random) {
     const uint32_t* block = running->block;
-    index_of_block(number, block_index);
-    epoch = 0;
+    for (unsigned rank = 0; rank < cluster_blocks(); rank++) {
+        index_of_block(number, rank, block_index[rank]);
+        arrived[rank] = {};
+        memset(dynamic_bytes[rank], POISON, running->shared_bytes + RED_ZONE);
+    }
+    cluster_phase = 0;
+    cluster_tick = 0;
+    cluster_arrivals.assign(threads.size(), 0);
     block_number++;
     barrier_tick = 0;
     warp_tick.assign(warp_tick.size(), 0);
     lane_clocks.clear();
     lanes_in_use = false;
-    votes[0] = votes[1] = 0;
     begin_hopper(threads.size());
     begin_atomics_block(threads.size());
     for (unsigned i = 0; i < threads.size(); i++) {
         Thread& thread = threads[i];
-        unsigned index[3] = {i % block[0], i / block[0] % block[1], i / (block[0] * block[1])};
+        unsigned own = i % block_threads;
+        unsigned index[3] = {own % block[0], own / block[0] % block[1], own / (block[0] * block[1])};
         std::copy(index, index + 3, thread.index);
         thread.linear = i;
+        thread.rank = i / block_threads;
+        thread.arrivals = thread.waits = 0;
+        thread.cluster_tick = 0;
         thread.state = State::NEW;
         thread.stack = nullptr;
         thread.copy_group = 0;
@@ -617,18 +736,17 @@ static void begin_block(unsigned number, std::mt19937& random) {
         order[i] = i;
     }
     arrange(order, random);
-    next_new = arrived = 0;
+    next_new = 0;
     for (uint64_t i = 0; i < running->shared_array_count; i++)
         if (running->shared_arrays[i].name[0])
             memset(address_of(running->shared_arrays[i]), POISON, running->shared_arrays[i].bytes);
-    memset(dynamic_bytes, POISON, running->shared_bytes + RED_ZONE);
 }
 
 // All unfinished threads wait and none can go on: report why, unless all are at one barrier.
 static void report_waiting() {
     unsigned done = 0, waiting = 0;
     Thread *at_barrier = nullptr, *at_warp = nullptr, *elsewhere = nullptr, *at_phase = nullptr,
-           *at_warpgroup = nullptr, *at_token = nullptr;
+           *at_warpgroup = nullptr, *at_token = nullptr, *at_cluster = nullptr;
     for (Thread& thread : threads) {
         if (thread.state == State::DONE)
             done++;
@@ -640,6 +758,8 @@ static void report_waiting() {
             at_token = &thread;
         else if (thread.state == State::AT_WARPGROUP)
             at_warpgroup = &thread;
+        else if (thread.state == State::AT_CLUSTER)
+            at_cluster = &thread;
         else if (!at_barrier || thread.site.id == at_barrier->site.id)
             at_barrier = at_barrier ? at_barrier : &thread, waiting++;
         else
@@ -650,6 +770,7 @@ static void report_waiting() {
               : at_warpgroup ? at_warpgroup
               : at_phase     ? at_phase
               : at_warp      ? at_warp
+              : at_cluster   ? at_cluster
                              : at_barrier;
     Place place = at(current->site);
     if (at_token)
@@ -664,6 +785,9 @@ static void report_waiting() {
                         "waits in a warp operation (mask %08x) for lanes that never come; %u of %u "
                         "threads have returned, %u wait at a __syncthreads",
                         at_warp->mask, done, total, waiting));
+    else if (at_cluster)
+        report(describe("deadlock", place,
+                        "waits at the cluster's barrier, at which not all threads arrive"));
     else if (elsewhere)
         report(describe("divergent barrier", place,
                         "waits at one __syncthreads, thread (%u,%u,%u) at another, line %d",
@@ -675,17 +799,34 @@ static void report_waiting() {
                         total));
 }
 
-static void release_barrier() {
-    if (arrived < threads.size()) report_waiting();
-    if (failed) return;
-    arrived = 0;
-    for (Thread& thread : threads) thread.state = State::READY;
-    pass_barrier();
+// Whether all threads of a block wait at one barrier.
+static bool all_at_barrier(unsigned rank) { return arrived[rank].count == block_threads; }
+static bool is_released() {
+    for (unsigned rank = 0; rank < cluster_blocks(); rank++)
+        if (all_at_barrier(rank)) return true;
+    return false;
+}
+
+static void release_barriers() {
+    for (unsigned rank = 0; rank < cluster_blocks(); rank++) {
+        if (!all_at_barrier(rank)) continue;
+        arrived[rank].count = 0;
+        for (unsigned i = rank * block_threads; i < (rank + 1) * block_threads; i++)
+            threads[i].state = State::READY;
+        pass_barrier(rank);
+    }
+}
+
+static void release_some() {
+    if (is_released())
+        release_barriers();
+    else if (!release_cluster())
+        report_waiting();
 }
 
 static void check_red_zone() {
     if (running->buffer_count) return;  // every access is watched
-    const unsigned char* end = dynamic_bytes + running->shared_bytes;
+    const unsigned char* end = dynamic_shared() + running->shared_bytes;
     if (std::all_of(end, end + RED_ZONE, [](unsigned char byte) { return byte == POISON; })) return;
     report(describe("shared memory overflow", Place{},
                     "or another of its block wrote past the %llu bytes of dynamic shared memory",
@@ -710,8 +851,8 @@ static void run_block(std::mt19937& random) {
             break;
         if (progress) mix();
         // no round without progress is needed to see that all wait
-        if (progress && (arrived < threads.size() || barriers_in_use)) continue;
-        if (!copy_arrives() && !hold_meetings()) release_barrier();
+        if (progress && (!is_released() || barriers_in_use)) continue;
+        if (!copy_arrives() && !hold_meetings()) release_some();
         if (failed) return;
         mix();
     }
@@ -722,10 +863,29 @@ static void run_block(std::mt19937& random) {
 
 static bool accepted(const Launch& launch) {
     uint64_t size = uint64_t(launch.block[0]) * launch.block[1] * launch.block[2];
+    uint64_t of_cluster = uint64_t(launch.cluster[0]) * launch.cluster[1] * launch.cluster[2];
+    for (int axis = 0; axis < 3; axis++)
+        if (!launch.cluster[axis] || launch.grid[axis] % launch.cluster[axis]) return false;
+    if (of_cluster > MOST_BLOCKS ||
+        (of_cluster > 1 && (size * of_cluster > MOST_THREADS || size % WARP)))
+        return false;
     bool grid = launch.grid[0] && launch.grid[1] && launch.grid[2] && launch.grid[0] < 1u << 31 &&
                 launch.grid[1] < 65536 && launch.grid[2] < 65536;
     return grid && size >= 1 && size <= MOST_THREADS && launch.block[2] <= 64 &&
            launch.shared_bytes <= MOST_SHARED_BYTES;
+}
+
+// In place of blocks the first ones of their clusters, each once.
+static void keep_first_blocks() {
+    std::set<unsigned> seen;
+    std::vector<unsigned> all = std::exchange(blocks, {});
+    for (unsigned number : all) {
+        unsigned index[3];
+        index_of_block(number, 0, index);
+        for (int axis = 2; axis >= 0; axis--) index[axis] -= index[axis] % running->cluster[axis];
+        unsigned first = (index[2] * running->grid[1] + index[1]) * running->grid[0] + index[0];
+        if (seen.insert(first).second) blocks.push_back(first);
+    }
 }
 
 static void run_blocks() {
@@ -735,6 +895,7 @@ static void run_blocks() {
     for (unsigned line = 0; line < lines; line++)
         for (unsigned x = running->first_block; x < running->grid[0]; x++)
             blocks.push_back(line * running->grid[0] + x);
+    if (clustered) keep_first_blocks();
     arrange(blocks, random);
     for (unsigned number : blocks) {
         begin_block(number, random);
@@ -752,6 +913,13 @@ static Fault unaccepted(const Launch& launch) {
         "no GPU accepts grid (%u,%u,%u), block (%u,%u,%u), %llu bytes of dynamic shared memory",
         launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1],
         launch.block[2], static_cast<unsigned long long>(launch.shared_bytes));
+    const uint32_t* cluster = launch.cluster;
+    size_t length = strlen(fault.message);
+    if (cluster[0] * cluster[1] * cluster[2] != 1)
+        snprintf(fault.message + length, sizeof fault.message - length,
+                 " in clusters of (%u,%u,%u), which divide the grid, or the emulator has no model "
+                 "of them: whole warps, at most %zu threads and %u blocks",
+                 cluster[0], cluster[1], cluster[2], MOST_THREADS, MOST_BLOCKS);
     return fault;
 }
 
@@ -759,7 +927,10 @@ static void run(const Launch& launch) {
     failed = ended = false;
     block_number = 0;
     last_access = 0;
-    threads.resize(size_t(launch.block[0]) * launch.block[1] * launch.block[2]);
+    const uint32_t *block = launch.block, *cluster = launch.cluster;
+    block_threads = block[0] * block[1] * block[2];
+    threads.resize(size_t(block_threads) * cluster[0] * cluster[1] * cluster[2]);
+    clustered = threads.size() > block_threads;
     order.resize(threads.size());
     warp_tick.resize((threads.size() + WARP - 1) / WARP);
     begin_stacks();

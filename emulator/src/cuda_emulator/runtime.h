@@ -32,6 +32,7 @@ enum class State : uint8_t {
     AT_WARPGROUP,
     AT_MEETING,
     AT_TOKEN,
+    AT_CLUSTER,
     DONE
 };
 
@@ -63,6 +64,9 @@ struct alignas(64) Thread {
     Combine combine;
     Operand* operand;
     const void* token_barrier;  // that it waits at
+    unsigned rank;              // of its block in the cluster
+    unsigned arrivals, waits;   // at the cluster's barrier
+    uint64_t cluster_tick;      // of the cluster's barrier that it waited for last, or 0
     unsigned copy_group;        // number of the cp.async group being filled
     std::vector<Copy> copies;   // cp.async not yet waited for
 };
@@ -70,11 +74,21 @@ struct alignas(64) Thread {
 extern Thread* current;
 extern const Launch* running;
 extern unsigned block_number;  // 1 for the first block that runs, so that 0 means "no block"
-extern unsigned epoch;         // barriers this block has passed
-extern uint64_t barrier_tick;  // when it passed the last one
+extern uint64_t barrier_tick;  // when this block passed its last barrier, outside a cluster
 extern uint64_t ticks;         // of the block's accesses and waits
 inline uint64_t next_tick() { return ++ticks; }
 extern uintptr_t last_access;            // of the code
+// A cluster runs as one block: its threads are numbered through, and so are its warps.
+constexpr unsigned MOST_BLOCKS = 16;  // of a cluster
+extern bool clustered;                // whether there are several
+extern unsigned block_threads;        // of one of them
+bool has_ended(unsigned rank);            // whether all threads of the cluster's block have
+// Whether what a thread of another block of the cluster did is known by the cluster's barrier.
+bool ordered_by_cluster(unsigned thread, uint64_t tick, bool alone);
+uint64_t barrier_tick_in_cluster();  // of this thread's block
+unsigned char* dynamic_shared_of(unsigned rank);
+bool is_dynamic(const void* shared);  // of any block that a cluster may have
+std::string block_of(unsigned rank);  // "(1,0,0)"
 extern std::vector<uint64_t> warp_tick;  // the last __syncwarp of the whole warp, of each warp
 
 // Where in the kernel: a file and line, or the code addresses of the access and of the one it
@@ -98,7 +112,8 @@ void report(const Fault&);             // ends the block; for the scheduler
 void record(const Fault&);             // for a thread, which goes on if all faults are wanted
 bool on_a_stack(const void* address);
 std::string coordinates(unsigned thread);        // "(1,0,0)"
-std::string block_coordinates(unsigned run_as);  // of a block by its block_number
+// Of a block by its block_number and a thread in the cluster.
+std::string block_coordinates(unsigned run_as, unsigned thread);
 [[noreturn]] void leave();                       // the running thread, for good
 [[noreturn]] void end_launch();                  // the same, and no other thread goes on
 
@@ -121,8 +136,8 @@ void yield();              // the other threads run first
 extern bool lanes_in_use;  // by this block: a synchronisation of some lanes
 bool lanes_ordered(unsigned other, uint64_t tick);  // by it
 
-// what the threads of the block did before happened before what they do from now on
-void pass_barrier();
+// what the threads of a block did before happened before what they do from now on
+void pass_barrier(unsigned rank);
 
 // Pauses the thread until wake_those_at its barrier finds its phase over.
 void wait_for_phase(Site);
@@ -143,13 +158,16 @@ void add_tile(float* const (&c)[WARP], const double (&a)[TILE_ROWS][TILE_DEPTH],
 extern bool barriers_in_use;   // by this block: most kernels have none
 extern bool stored_to_shared;  // whether a thread of the block has
 void begin_hopper(unsigned threads);
-void pass_barrier_hopper();
+void pass_barrier_hopper(unsigned first_thread, unsigned count);
 void pass_warp_hopper();
 void end_thread_hopper();
 void end_block_hopper();
 bool copy_arrives();
 bool waits_at(unsigned thread, void* barrier);  // whether its phase is over
 std::string why_waiting();
+// The place in shared memory of another block of the cluster has to be there.
+void must_be_there(Place, unsigned rank, const char* verb);
+unsigned rank_of(const void* shared);
 void check_destination(Place, const void* pointer, bool write);  // by a thread, or its products
 void loaded_destination(const void* pointer);                    // by this thread
 void check_registers(const void* pointer, size_t bytes, bool write, uintptr_t address);

@@ -67,6 +67,8 @@ def examine(
     allow=(),
     tolerance=None,
     uninitialised=(),
+    before=None,
+    cluster=None,
     seconds=SECONDS,
 ):
     """The Report of a launch in several orders of threads and blocks; its arrays then hold the
@@ -75,21 +77,25 @@ def examine(
     allow: patterns of faults that are left out (Fault.allowed); tolerance: where a kernel has
     atomics, which come in any order, floats that differ between two orders by up to this part of
     an array's largest number are a note, TOLERANCE or STEPS if it is None; uninitialised: names or
-    numbers of parameters whose arrays hold nothing at first; seconds: of the processor, whole, that
-    an order may take. Raises ValueError for a number of them below 1.
+    numbers of parameters whose arrays hold nothing at first; before: of a programmatic dependent
+    launch {parameter: "reads" or "writes"}, what the launch before does with its arrays; cluster:
+    blocks of a cluster, by axis, if not those of __cluster_dims__; seconds: of the processor,
+    whole, that an order may take. Raises ValueError for a number of them below 1.
     """
     orders = tuple(orders or cuda_emulator.ORDERS)
     kind = "watched"
     if cuda_emulator.arithmetic == "fused":
         orders, kind = orders[:1], "plain"
-    launch = Launch(function, grid, block, args, shared_mem, seconds)
+    launch = Launch(function, grid, block, args, shared_mem, seconds, cluster)
     listed = launch.over_bounds()
     function.module.library(kind, function.name)  # compiled before the time begins
     start = time.monotonic()
     processes = []
     try:
         for order in () if listed else orders:
-            processes.append(Process(launch, order, kind, launch.numbers(uninitialised)))
+            processes.append(
+                Process(launch, order, kind, launch.numbers(uninitialised), launch.uses(before))
+            )
         for process in processes:
             listed += process.wait()
             if any(fault.kind == "time limit" for fault in listed):
@@ -116,7 +122,7 @@ def examine(
 @dataclasses.dataclass(frozen=True)
 class Launch:
     """A launch of a kernel, whatever the order; seconds: of the processor, whole, that a process of
-    its own may take. Raises ValueError for a number of them below 1.
+    its own may take; cluster: as of examine. Raises ValueError for a number of seconds below 1.
     """
 
     function: object
@@ -125,6 +131,7 @@ class Launch:
     args: tuple
     shared_mem: int
     seconds: int = SECONDS
+    cluster: tuple | None = None
 
     def __post_init__(self):
         if self.seconds not in range(1, 1 << 31):
@@ -137,10 +144,20 @@ class Launch:
 
     def numbers(self, parameters):
         """The numbers of parameters that are named or numbered; raises ValueError for others."""
-        return [
-            self.names().index(parameter) if isinstance(parameter, str) else parameter
-            for parameter in parameters
-        ]
+        names = self.names()
+        for parameter in parameters:
+            if isinstance(parameter, str) and parameter not in names:
+                raise ArgumentError(f"{self.function.name} has no parameter {parameter}")
+        return [names.index(each) if isinstance(each, str) else each for each in parameters]
+
+    def uses(self, before):
+        """The same with numbers for names, or None; raises ValueError for another word."""
+        if before is None:
+            return None
+        for word in before.values():
+            if word not in cuda_emulator.BEFORE[1:]:
+                raise ArgumentError(f"before: {word!r} is neither 'reads' nor 'writes'")
+        return dict(zip(self.numbers(before), before.values(), strict=True))
 
     def over_bounds(self):
         """A list with the fault of a block larger than the kernel's __launch_bounds__, if so."""
@@ -176,13 +193,14 @@ class Process:
     faults  what it has found
     kind    of Module.library
     empty   numbers of the arguments that hold nothing at first
+    before  of a dependent launch, {number: what the launch before does with it}, else None
     fields  further arguments of cuda_emulator._launch
     """
 
-    def __init__(self, launch, order, kind, empty=(), **fields):
+    def __init__(self, launch, order, kind, empty=(), before=None, **fields):
         self.launch, self.order = launch, order
         self.library = launch.function.module.library(kind, launch.function.name)
-        self.memory = cuda_emulator._Allocations(self.library, launch, True, empty)
+        self.memory = cuda_emulator._Allocations(self.library, launch, True, empty, before)
         self.faults = faults.All.from_buffer(mmap.mmap(-1, ctypes.sizeof(faults.All)))
         self.faults.most = 1 if kind == "counted" else faults.MOST
         begin = self.memory.memory.ctypes.data
@@ -197,6 +215,7 @@ class Process:
             guards_end=begin + self.memory.memory.nbytes,
             seconds=launch.seconds,
             variables=self._add_variables(),
+            dependent=before is not None,
             **fields,
         )
         if self.number < 0:

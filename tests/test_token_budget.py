@@ -11,11 +11,11 @@ from ladder.sources import SCRIPTS
 BUDGET = {
     "scripts": 11678,
     "ladder": 1618,
-    "arithmetic": 11950,
+    "arithmetic": 12023,
     "classifiers": 11777,
     "data": 18711,
     "demo": 3045,
-    "executors": 57886,
+    "executors": 57981,
     "export": 8785,
     "features": 8831,
     "machine": 4617,
@@ -33,7 +33,7 @@ BUDGET = {
     "snakemake_logger_plugin_ladder": 599,
     "package": 263,
     "benchmarks": 54296,
-    "tests": 445403,
+    "tests": 445533,
     # with its tests
     "emulator": 49717,
 }

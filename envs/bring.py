@@ -24,6 +24,8 @@ LARGE = {
     "benchmark": " (several GB on Linux)",
 }
 NAMED = 3  # packages in a message
+SHARE = 20  # packages from which on a second pip installs some of them meanwhile
+PIP = (sys.executable, *"-m pip install --quiet --disable-pip-version-check".split())
 
 
 def main(names):
@@ -35,18 +37,25 @@ def main(names):
         if changes := differences(pins(name), installed()):
             what = ", ".join(changes) if len(changes) <= NAMED else f"{len(changes)} packages"
             print(f"installing envs/{name}.txt: {what}{LARGE.get(name, '')}", flush=True)
-            command = [
-                sys.executable,
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                "--require-hashes",
-            ]
-            if subprocess.run([*command, "-r", ENVS / f"{name}.txt"]).returncode:
+            # A pip that removes a version moves folders that packages of another pip may share.
+            alone = any(" in place of " in change for change in changes)
+            shares = 1 if alone else min(os.cpu_count() or 1, -(-len(changes) // SHARE))
+            if not install(name, shares):
                 return f"installing envs/{name}.txt failed; pip's messages above give the reason"
     return 0
+
+
+def install(name, shares):
+    """Whether pip has installed envs/NAME.txt, in so many shares at a time. They are complete: no
+    package needs one that is not pinned.
+    """
+    pinned = re.split(r"(?m)^(?=\w)", (ENVS / f"{name}.txt").read_text("utf-8"))[1:]
+    command = [*PIP, "--no-deps", "--require-hashes", "-r", "/dev/stdin"]
+    pips = [subprocess.Popen(command, stdin=subprocess.PIPE, text=True) for _ in range(shares)]
+    for start, pip in enumerate(pips):
+        pip.stdin.write("".join(pinned[start::shares]))
+        pip.stdin.close()
+    return not any([pip.wait() for pip in pips])
 
 
 def pins(name):

@@ -6,7 +6,7 @@ import os
 import re
 import runpy
 import shutil
-import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -96,21 +96,28 @@ def test_the_images_get_files_that_are_there_and_nothing_else():
 
 @pytest.fixture
 def bring(tmp_path, monkeypatch):
-    """bring(text) brings this environment to the pins of a text, with a pip that does nothing;
-    returns the status and the arguments of each call of pip."""
-    script = runpy.run_path(str(ROOT / "envs/bring.py"))
-    calls = []
-
-    def pretend(command):
-        calls.append([str(argument) for argument in command[1:]])
-        return subprocess.CompletedProcess(command, 0)
+    """bring(text) brings this environment to the pins of a text, on two cores, with a pip that
+    notes its call and fails at a package of the name `failing`; returns the status and (arguments,
+    requirements) of each call."""
+    script, calls = runpy.run_path(str(ROOT / "envs/bring.py")), tmp_path / "calls"
+    pip = tmp_path / "pip.py"
+    pip.write_text(
+        "import sys\n"
+        "text = sys.stdin.read()\n"
+        f"print(sys.argv[1:], text, sep='|', end='$', file=open({str(calls)!r}, 'a'))\n"
+        "sys.exit('failing' in text)\n",
+        "utf-8",
+    )
 
     def bring(text):
         (tmp_path / "some.txt").write_text(text, "utf-8")
-        return script["main"](["some"]), calls
+        calls.write_text("", "utf-8")
+        status = script["main"](["some"])
+        return status, [call.split("|") for call in calls.read_text("utf-8").split("$")[:-1]]
 
     monkeypatch.setitem(script["main"].__globals__, "ENVS", tmp_path)
-    monkeypatch.setattr(subprocess, "run", pretend)
+    monkeypatch.setitem(script["main"].__globals__, "PIP", (sys.executable, pip))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     return bring
 
 
@@ -120,17 +127,15 @@ def pinned(*lines):
     )
 
 
-def test_a_package_of_another_version_is_named_and_installed_again_by_its_hashes(
-    bring, capsys, tmp_path
-):
-    status, calls = bring(pinned("numpy==9.9.9", f"pyyaml=={yaml.__version__}", "not-there==1.0"))
+def test_a_package_of_another_version_is_named_and_installed_again_by_its_hashes(bring, capsys):
+    text = pinned("numpy==9.9.9", f"pyyaml=={yaml.__version__}", "not-there==1.0")
+    status, ((arguments, requirements),) = bring(text)
     assert status == 0
     assert (
         capsys.readouterr().out
         == f"installing envs/some.txt: numpy 9.9.9 in place of {np.__version__}, not-there 1.0\n"
     )
-    assert [call[:3] for call in calls] == [["-m", "pip", "install"]]
-    assert "--require-hashes" in calls[0] and calls[0][-2:] == ["-r", str(tmp_path / "some.txt")]
+    assert "--require-hashes" in arguments and f"# A comment.\n{requirements}" == text
 
 
 def test_a_set_of_packages_that_is_not_there_is_refused_in_one_line():
@@ -139,9 +144,22 @@ def test_a_set_of_packages_that_is_not_there_is_refused_in_one_line():
     assert main(["figures"]).startswith("figures is no more: every chart of a page is saved ")
 
 
-def test_many_packages_are_counted(bring, capsys):
-    bring(pinned(*(f"not-there-{number}==1.0" for number in range(20))))
-    assert capsys.readouterr().out == "installing envs/some.txt: 20 packages\n"
+def test_many_packages_are_counted_and_shared_by_two_pips(bring, capsys):
+    status, calls = bring(pinned(*(f"not-there-{number}==1.0" for number in range(61))))
+    assert status == 0 and capsys.readouterr().out == "installing envs/some.txt: 61 packages\n"
+    shares = [set(re.findall(r"^not-there-\d+", share, re.M)) for _, share in calls]
+    assert sorted(map(len, shares)) == [30, 31] and not set.intersection(*shares)
+
+
+def test_one_pip_replaces_a_version(bring):
+    others = (f"not-there-{number}==1.0" for number in range(61))
+    assert len(bring(pinned("numpy==9.9.9", *others))[1]) == 1
+
+
+def test_an_installation_fails_where_one_of_the_pips_does(bring):
+    lines = pinned(*(f"not-there-{number}==1.0" for number in range(30)), "failing==1.0")
+    status, calls = bring(lines)
+    assert "failed; pip's messages above" in status and len(calls) == 2
 
 
 def test_nothing_is_installed_where_all_is_as_pinned(bring, capsys):
@@ -153,22 +171,23 @@ def test_nothing_is_installed_where_all_is_as_pinned(bring, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_without_ensurepip_the_pip_that_is_there_brings_the_pinned_one(tmp_path):
+@pytest.mark.parametrize("fails", ["nothing", "pip --python"])
+def test_a_pip_that_is_there_brings_the_pinned_one_else_ensurepip(tmp_path, fails):
     (tmp_path / "envs").mkdir()
     shutil.copy(ROOT / "envs/install", tmp_path / "envs")
     python = tmp_path / "python"
     python.write_text(
-        '#!/bin/sh\ncase "$*" in *ensurepip*) exit 1;; -m*) echo "$*" >> calls;; esac\n', "utf-8"
+        f'#!/bin/sh\ncase "$*" in -m*) echo "$*" >> calls;; esac\ncase "$*" in *"{fails}"*) exit 1;; esac\n',
+        "utf-8",
     )
     python.chmod(0o755)
     # it ends where .venv/bin/python would begin, which nothing makes here
-    command = [tmp_path / "envs/install", "cpu"]
-    output = processes.run(*command, env={**os.environ, "PYTHON": python}).stdout
-    assert "ensurepip is missing; " in output and (tmp_path / "calls").read_text(
-        "utf-8"
-    ).splitlines() == [
+    processes.run(tmp_path / "envs/install", "cpu", env={**os.environ, "PYTHON": python})
+    calls = (tmp_path / "calls").read_text("utf-8").splitlines()
+    assert calls == [
         "-m venv --clear --without-pip .venv",
         "-m pip --python .venv/bin/python install --quiet --disable-pip-version-check --require-hashes -r envs/pip.txt",
+        *(["-m venv --clear .venv"] if fails != "nothing" else []),
     ]
 
 

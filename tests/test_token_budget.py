@@ -11,11 +11,11 @@ from ladder.sources import SCRIPTS
 BUDGET = {
     "scripts": 11621,
     "ladder": 1618,
-    "arithmetic": 11950,
+    "arithmetic": 12023,
     "classifiers": 11776,
     "data": 16862,
     "demo": 3045,
-    "executors": 57886,
+    "executors": 57981,
     "export": 8785,
     "features": 8827,
     "machine": 4617,
@@ -33,7 +33,7 @@ BUDGET = {
     "snakemake_logger_plugin_ladder": 599,
     "package": 263,
     "benchmarks": 54302,
-    "tests": 437920,
+    "tests": 438090,
     # with its tests
     "emulator": 52188,
 }

@@ -5,6 +5,10 @@ The routines are the same, SciPy's, at the addresses that scipy.linalg.cython_la
 """
 
 import ctypes
+import functools
+import importlib.machinery
+import importlib.util
+import pathlib
 
 import numpy as np
 
@@ -68,9 +72,7 @@ def _call(name, *arguments):
     """Call a LAPACK routine without holding Python's lock. Arguments are passed by address, in the
     order of the LAPACK Users' Guide, without INFO.
     """
-    from scipy.linalg import cython_lapack  # here, because it takes a third of a second
-
-    capsule, python, failed = cython_lapack.__pyx_capi__[name], ctypes.pythonapi, ctypes.c_int()
+    capsule, python, failed = _routines()[name], ctypes.pythonapi, ctypes.c_int()
     python.PyCapsule_GetName.restype, python.PyCapsule_GetName.argtypes = (
         ctypes.c_char_p,
         [ctypes.py_object],
@@ -82,6 +84,20 @@ def _call(name, *arguments):
     ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arguments))(address)(*arguments)
     if failed.value:
         raise np.linalg.LinAlgError(f"LAPACK's {name} ended with {failed.value}")
+
+
+@functools.cache
+def _routines():
+    """Name -> capsule of scipy.linalg.cython_lapack, which is loaded alone: all of scipy.linalg
+    takes a quarter of a second of each stage.
+    """
+    import scipy  # here, because most stages do without
+
+    folder = pathlib.Path(scipy.__file__).with_name("linalg")
+    spec = importlib.machinery.PathFinder.find_spec("cython_lapack", [str(folder)])
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.__pyx_capi__
 
 
 def _int(value):

@@ -44,6 +44,8 @@ Rows = collections.namedtuple("Rows", "address stride")
 Strided = collections.namedtuple("Strided", "address row outer inner")
 
 compiled = numba.njit(nogil=True, error_model="numpy")
+# for a line that takes longer to compile for each type than to be written into what calls it
+inlined = numba.njit(inline="always")
 
 
 @functools.cache
@@ -336,6 +338,16 @@ class _Vectors:
             self.vector,
         )
 
+    def rolled(self, branch):
+        """Have LLVM keep the loop that this branch closes as it is: unrolled it is no faster, and
+        takes longer to compile.
+        """
+        module = self.builder.module
+        keep = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.disable")])
+        loop = module.add_metadata([keep, ir.Constant(_INT, len(module.metadata))])
+        loop.operands = loop, keep  # a loop's metadata begin with themselves
+        branch.set_metadata("llvm.loop", loop)
+
     def multiply_add(self, first, second, sum_):
         return self._call(f"llvm.fma.{self._suffix}", self.vector, [first, second, sum_])
 
@@ -402,12 +414,12 @@ class _Tile:
         count = build.add(count, _int(1))
         right = build.add(right, self.right_stride)
         term.again(inside, [count, build.add(left, inner_step), right, *added])
-        build.cbranch(build.icmp_signed("<", count, self.inner), inside, after)
+        code.rolled(build.cbranch(build.icmp_signed("<", count, self.inner), inside, after))
 
         build.position_at_end(after)
         count = build.add(turn.values[0], _int(1))
         turn.again(after, [count, build.add(turn.values[1], outer_step), right, *added])
-        build.cbranch(build.icmp_signed("<", count, self.outer), loops, end)
+        code.rolled(build.cbranch(build.icmp_signed("<", count, self.outer), loops, end))
 
         build.position_at_end(end)
         for r in range(height):

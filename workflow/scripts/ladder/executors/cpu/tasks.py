@@ -26,6 +26,7 @@ from ladder.executors.cpu.products import (
     bytes_of,
     compiled,
     compiled_function,
+    inlined,
     pointer,
     product,
 )
@@ -689,12 +690,12 @@ def advance(row, piece, pieces, like):
         counters[2] += 1
 
 
-@compiled
+@inlined
 def _task(row):
     return numba.carray(row, 1)[0]
 
 
-@compiled
+@inlined
 def _share(count, piece, pieces):
     """(first, end) of a piece's share of range(count)."""
     return count * piece // pieces, count * (piece + 1) // pieces
@@ -707,13 +708,13 @@ def _lines(count, piece, pieces):
     return LINE * first, min(count, LINE * last)
 
 
-@compiled
+@inlined
 def _own(task, piece, like):
     """Address of the piece's own scratch."""
     return task.scratch + bytes_of(like) * piece * task.scratch_numbers
 
 
-@compiled
+@inlined
 def _array(address, size, like):
     return numba.carray(pointer(address, like), size)
 

@@ -29,7 +29,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ladder.executors.cpu.products import call, compiled
+from ladder.executors.cpu.products import call, compiled, inlined
 
 WAIT = 200_000  # nanoseconds
 LOOKS = 2**17  # at a word before a thread sleeps for a moment: about 40 microseconds
@@ -171,7 +171,7 @@ def _now(pair):
     return 1_000_000_000 * pair[0] + pair[1]
 
 
-@compiled
+@inlined
 def _address(words, place):
     return words.ctypes.data + 8 * place
 

@@ -499,8 +499,9 @@ def _first_pixel(task, top):
 
 @compiled
 def _add_weight_gradient(task, top, gradient, dweight, add, like):
-    """dweight (taps, filters) += (if add, else =) the strip's part, from row `top` of y on; gradient:
-    (phases, rows, columns, filters).
+    """dweight (taps, filters) += (if add, else =) the strip's part, from row `top` of y on.
+
+    gradient: (phases, rows, columns, filters).
     """
     size, taps = bytes_of(like), task.kernel * task.channels
     phases, line = 1 + task.pool, task.width * task.channels

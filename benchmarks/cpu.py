@@ -12,6 +12,9 @@ They run in turns, each turn in a new process, so that a noisy machine affects a
 median step over all turns. CPU milliseconds are those of all threads, which other programs disturb
 less. A step of the cpu rung includes loading its batch, the others' do not.
 
+FILE is written after each process, and the rows of other networks that it has stay: networks may
+be measured one by one. cpu_table.py writes its numbers into README.md and docs/results.md.
+
 With --load so many other processes compute all the time, as on a machine that is shared. A figure
 is then the mean step, as the waits of a thread that is not running are rare and long.
 """
@@ -71,13 +74,7 @@ def main():
     if arguments.worker:
         print(json.dumps(time_steps(case_of(json.loads(arguments.worker)), arguments.threads)))
         return
-    machine = {name: value for name, value in runtime.machine().items() if name != "host"}
-    record = {
-        "machine": machine,
-        "threads": arguments.threads,
-        "load": arguments.load,
-        "rows": [],
-    }
+    record = started(arguments)
     print(
         f"{record['machine']['processor']}, {arguments.threads} threads, {record['machine']['blas']}"
     )
@@ -87,43 +84,85 @@ def main():
     )
     for case in CASES:
         if not arguments.networks or case.network in arguments.networks.split(","):
-            for row in rows(case, arguments):
-                record["rows"].append(row)
+            for measured in growing_rows(case, arguments):
+                keep(record, case, measured, arguments.out)
+            for row in measured:
                 print(
                     f"{case.network:<16}{case.batch:>5}  {row['name']:<36}{row['ms']:>9.2f}"
                     f"{row['fastest_ms']:>12.2f}-{row['slowest_ms']:<9.2f}{row['ladder_is_faster_by']:>7.2f}"
-                    f"{row['cpu_ms']:>9.2f}{row['cpu_ratio']:>7.2f}{row['images_per_second']:>10.0f}"
+                    f"{row['cpu_ms']:>9.2f}{row['cpu_ratio']:>7.2f}{row['images_per_second']:>10.0f}",
+                    flush=True,
                 )
-    if arguments.out:
-        arguments.out.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
 
 
-def rows(case, arguments):
-    """Measurements of a case, one row per contender; `ladder_is_faster_by` and `cpu_ratio` are
-    ratios of medians over all turns, with --load of means.
-    """
+def started(arguments):
+    """The record in --out, or one without rows; SystemExit if that is of another machine."""
+    machine = {name: value for name, value in runtime.machine().items() if name != "host"}
+    about = {"machine": machine, "threads": arguments.threads, "load": arguments.load}
+    if not (arguments.out and arguments.out.exists()):
+        return {**about, "rows": []}
+    record = json.loads(arguments.out.read_text("utf-8"))
+    if about != {name: record.get(name) for name in about}:
+        sys.exit(f"{arguments.out} is of another machine, threads or load: give --out a new file")
+    return record
+
+
+def keep(record, case, measured, out):
+    """Put a case's rows into the record, in place of earlier ones, and the record into its file."""
+    places = [(each.network, each.batch) for each in CASES]
+    here = case.network, case.batch
+    others = [row for row in record["rows"] if (row["network"], row["batch"]) != here]
+    record["rows"] = sorted(
+        [*others, *measured], key=lambda row: places.index((row["network"], row["batch"]))
+    )
+    if out:
+        part = out.with_name(out.name + ".part")
+        part.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+        part.replace(out)
+
+
+def growing_rows(case, arguments):
+    """After each process the measurements of a case so far, one row per contender."""
     programs = commands(case, arguments)
     steps = {name: [] for name in programs}
     with computing(arguments.load):
-        for _ in range(arguments.turns):
+        for turn in range(1, arguments.turns + 1):
             for name, command in programs.items():
+                began = time.perf_counter()
                 steps[name] += measure(command)
-    figure = statistics.mean if arguments.load else statistics.median
+                print(
+                    f"{case.network} {case.batch}, turn {turn} of {arguments.turns}, {name}: "
+                    f"{time.perf_counter() - began:.0f} s",
+                    file=sys.stderr,
+                )
+                yield rows(case, steps, statistics.mean if arguments.load else statistics.median)
+
+
+def rows(case, steps, figure):
+    """A row per contender that has steps; `ladder_is_faster_by` and `cpu_ratio` are ratios of
+    figures, medians or means.
+    """
     ours, our_cpu = (figure(part) for part in zip(*steps[OURS], strict=True))
+    measured = []
     for name, times in steps.items():
-        seconds, cpu = zip(*times, strict=True)
-        typical = figure(seconds)
-        yield {
-            **dataclasses.asdict(case),
-            "name": name,
-            "ms": 1000 * typical,
-            "fastest_ms": 1000 * min(seconds),
-            "slowest_ms": 1000 * max(seconds),
-            "images_per_second": case.batch / typical,
-            "ladder_is_faster_by": typical / ours,
-            "cpu_ms": 1000 * figure(cpu),
-            "cpu_ratio": figure(cpu) / our_cpu,
-        }
+        if times:
+            seconds, cpu = zip(*times, strict=True)
+            typical = figure(seconds)
+            measured.append(
+                {
+                    **dataclasses.asdict(case),
+                    "name": name,
+                    "turns": len(times) // case.steps,
+                    "ms": 1000 * typical,
+                    "fastest_ms": 1000 * min(seconds),
+                    "slowest_ms": 1000 * max(seconds),
+                    "images_per_second": case.batch / typical,
+                    "ladder_is_faster_by": typical / ours,
+                    "cpu_ms": 1000 * figure(cpu),
+                    "cpu_ratio": figure(cpu) / our_cpu,
+                }
+            )
+    return measured
 
 
 @contextlib.contextmanager
@@ -187,9 +226,10 @@ def contenders():
 
 
 def measure(command):
-    return json.loads(
-        subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
-    )
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{done.stderr}{' '.join(command)} ended with status {done.returncode}")
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def case_of(described):
@@ -249,10 +289,13 @@ def parse():
     parser.add_argument(
         "--load", type=int, default=0, help="other processes that compute meanwhile"
     )
-    parser.add_argument("--out", type=pathlib.Path, help="write the record there as JSON")
+    parser.add_argument("--out", type=pathlib.Path, help="the record to write or to complete, JSON")
     parser.add_argument("--worker", metavar="CASE", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("interrupted; what was measured is in the file of --out")

@@ -15,7 +15,7 @@ BUDGET = {
     "classifiers": 11776,
     "data": 16862,
     "demo": 3045,
-    "executors": 57981,
+    "executors": 58256,
     "export": 8785,
     "features": 8827,
     "machine": 4617,
@@ -32,10 +32,10 @@ BUDGET = {
     # a package of its own, where Snakemake looks for it
     "snakemake_logger_plugin_ladder": 599,
     "package": 263,
-    "benchmarks": 54302,
-    "tests": 438090,
+    "benchmarks": 55378,
+    "tests": 438059,
     # with its tests
-    "emulator": 52188,
+    "emulator": 52197,
 }
 MOST_LONG = 59  # functions of over six arguments, outside Numba's loops
 

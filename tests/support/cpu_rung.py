@@ -33,10 +33,11 @@ CUTS = {
         "MOST_PIECES": 3,
         "cut": blocks.Cut,
     },
-    convolution: {"BLOCK_PIXELS": 32, "BLOCK_NUMBERS": 1},
+    convolution: {"BLOCK_PIXELS": 32, "BLOCK_NUMBERS": 1, "UPSAMPLED_PIXELS": 32},
     winograd: {"BLOCK_TILES": 4, "SUM_TILES": 4, "LEAST_TILES": 1},
     upsampled: {"BLOCK_TILES": 4, "CHUNK_TILES": 8, "LEAST_TILES": 1},
     layers: {"ROWS": loops.ROWS},
+    small: {"STRIP": 1},
 }
 # how convolutions of any size are shared by threads
 BY_IMAGE, BY_FILTER = {"FEW_WINDOWS": 0}, {"MANY_WEIGHTS": 0}

@@ -226,13 +226,14 @@ def source_line(file, line):
 @functools.cache
 def source_place(library, address):
     """(file, line) of the call that returns to `address`, an offset into the library; of what the
-    emulator's own headers are inlined in.
+    emulator's own headers are inlined in. The library may have been compiled by an emulator in
+    another folder, as equal ones share a cache.
     """
     command = ["addr2line", "-i", "-e", library._name, hex(address - 1)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     places = [line.rpartition(":") for line in text.splitlines()]
     file, _, line = next(
-        (place for place in places if pathlib.Path(place[0]).parent != HERE), places[0]
+        (place for place in places if pathlib.Path(place[0]).parent.name != HERE.name), places[0]
     )
     digits = re.match(r"\d+", line)
     return file, int(digits[0]) if digits else 0

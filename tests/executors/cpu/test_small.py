@@ -67,9 +67,11 @@ def test_large_convolutions_are_no_tasks():
     )
 
 
-@pytest.mark.parametrize("filters, are_tasks", [(63, True), (64, False)])
-def test_a_convolution_of_many_filters_is_no_task(filters, are_tasks):
-    shapes = (64, 9, 9, 3), (filters, 3, 3, 3), filters, (64, 7, 7, filters)
+@pytest.mark.parametrize(
+    "filters, channels, are_tasks", [(63, 4, True), (64, 4, False), (256, 3, True)]
+)
+def test_a_convolution_of_many_filters_and_taps_is_no_task(filters, channels, are_tasks):
+    shapes = (64, 9, 9, channels), (filters, 3, 3, channels), filters, (64, 7, 7, filters)
     x, weight, bias, y = (np.zeros(shape, np.float32) for shape in shapes)
     operands = {
         "x": x,

@@ -14,6 +14,8 @@ from ladder.executors.cpu.loops import Unsigned
 # Least output pixels per block, and least size of its im2col matrix: large enough for BLAS to run
 # at full speed, small enough for the cache.
 BLOCK_PIXELS, BLOCK_NUMBERS = 1024, 2**17
+# of an upsampled convolution with few filters: Python takes as long as a smaller product
+UPSAMPLED_PIXELS = 4096
 # Up to this many windows, threads split the filters instead of the images: each reads all windows
 # but only its own weights, of which there are more, and no sums over threads are needed.
 FEW_WINDOWS = 512
@@ -125,7 +127,7 @@ def upsample_conv2d_forward(executor, x, phase_weights, bias, y, relu):
     channels, filters = len(phase_weights), phase_weights.shape[3]
     height, width = x.shape[1:3]
     matrix = phase_weights.reshape(channels, -1)
-    cut = blocks.cut(len(x), 4 * height * width, BLOCK_PIXELS, x.size * matrix.shape[1])
+    cut = blocks.cut(len(x), 4 * height * width, UPSAMPLED_PIXELS, x.size * matrix.shape[1])
 
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
@@ -144,7 +146,7 @@ def upsample_conv2d_backward(executor, x, phase_weights, y, dy, dweight, dbias, 
     matrix = phase_weights.reshape(channels, -1)
     gradients = blocks.Gradient(y, dy, relu, None, dy.shape[1:])
     windows = windows_of(dy.shape, (channels, 4, 4, filters), 2, 1, every_tap=True)
-    cut = blocks.cut(len(x), dy.shape[1] * dy.shape[2], BLOCK_PIXELS, x.size * matrix.shape[1])
+    cut = blocks.cut(len(x), dy.shape[1] * dy.shape[2], UPSAMPLED_PIXELS, x.size * matrix.shape[1])
     sums = blocks.Sums(executor, cut, matrix.shape, dbias, x.dtype)
 
     def work(worker, start, stop):

@@ -68,20 +68,19 @@ def compiled_product(dtype):
     return compiled_function(_product, kind)
 
 
-def multiply(left, right, out, add=False, lefts=None, rights=None):
-    """out[k] = (out[k] if add, else 0) + left[lefts[k]] right[rights[k]], matrices of one type, by
-    the compiled product; lefts and rights, int64 arrays, are 0, 1, 2, ... unless given.
+def multiply(left, right, out, add=False, lefts=None):
+    """out[k] = (out[k] if add, else 0) + left[lefts[k]] right[k], matrices of one type, by the
+    compiled product; lefts, an int64 array, is 0, 1, 2, ... unless given.
 
     The rows of `right` and `out` are contiguous, `left` may be in any order. All matrices are one
     call: threads that return to Python after each wait for its lock longer than they multiply.
     """
-    places = np.arange(len(out))
-    lefts, rights = (places if each is None else each for each in (lefts, rights))
-    _multiply(compiled_product(out.dtype).address, left, right, out, add, lefts, rights)
+    lefts = np.arange(len(out)) if lefts is None else lefts
+    _multiply(compiled_product(out.dtype).address, left, right, out, add, lefts)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _multiply(address, left, right, out, add, lefts, rights):
+def _multiply(address, left, right, out, add, lefts):
     size = out.itemsize
     for k in range(len(out)):
         product(
@@ -95,7 +94,7 @@ def _multiply(address, left, right, out, add, lefts, rights):
                 0,
                 left.strides[2] // size,
             ),
-            Rows(right.ctypes.data + rights[k] * right.strides[0], right.strides[1] // size),
+            Rows(right.ctypes.data + k * right.strides[0], right.strides[1] // size),
             1,
             right.shape[1],
             add,

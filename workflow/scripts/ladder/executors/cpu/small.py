@@ -31,7 +31,8 @@ OTHER_TYPES = {
 }
 MOST_WEIGHTS, MOST_WINDOWS = 2**22, 2**11
 RESIDENT_WEIGHTS = 2**18  # weights that stay in a core's cache from image to image
-MANY_FILTERS = 64  # from here on BLAS over blocks is faster, up to twice
+MANY_FILTERS, FEW_TAPS = 64, 32  # with as many filters and more taps BLAS over blocks is faster
+STRIP = 2**16  # numbers of a gradient that stay in the cache
 GROUPS = 16  # of images, each with its own sums; as many threads can share the work
 PIECES = 4  # of a task for each thread, so that none waits long for the last piece of another
 PIECE_NUMBERS = 2**12  # least numbers of a flat array in a piece
@@ -94,16 +95,19 @@ def conv2d_forward(
     windows = windows_of(x.shape, weight.shape, stride, padding)
     if _has_few_windows(windows, weight, index):
         return _forward_by_matrix(table, windows, x, weight, y, relu, bias)
-    if not _fits(windows, weight, padding, bias):
+    if not _fits(weight, bias, padding):
         return None
     filters = len(weight)
     turned = table.array(weight.size)
+    steps, framed = _framed(table, FORWARD, x, padding)
     return [
-        _turn(table, FORWARD, weight, turned, 1, filters, windows.width),
+        *steps,
+        _turn(table, FORWARD, weight, turned, 1, filters, weight.size // filters),
         table.task(
             tasks.convolve,
             FORWARD,
-            **_images(x, weight, y, stride, relu, index),
+            **framed,
+            **_images(weight, y, stride, relu, index),
             weight=turned,
             bias=bias,
             own=5 * y.shape[2] * filters,
@@ -117,25 +121,30 @@ def conv2d_backward(
     windows = windows_of(x.shape, weight.shape, stride, padding)
     if _has_few_windows(windows, weight, index):
         return _backward_by_matrix(table, windows, x, weight, y, dy, dweight, relu, dbias, dx)
-    if not _fits(windows, weight, padding, dbias):
+    if not _fits(weight, dbias, padding) or (padding and dx is not None):
         return None
-    filters, taps, (rows, columns) = len(weight), windows.width, y.shape[1:3]
+    filters, taps, (rows, columns) = len(weight), weight[0].size, y.shape[1:3]
     group = -(-len(x) // GROUPS)
     groups = -(-len(x) // group)
     dweights, dbiases = table.array(groups * weight.size), table.array(groups * filters)
-    own = columns * ((1 if index is None else 4) * rows * filters + filters + taps)
+    row = (1 if index is None else 4) * columns * filters  # numbers of a strip of one row
+    strip = next(s for s in range(rows, 0, -1) if rows % s == 0 and (s == 1 or s * row <= STRIP))
+    steps, framed = _framed(table, BACKWARD, x, padding)
     return [
+        *steps,
         table.task(
             tasks.convolve_back,
             BACKWARD,
-            **_images(x, weight, y, stride, relu, index),
+            **framed,
+            **_images(weight, y, stride, relu, index),
             dy=dy,
             dx=dx,
             weight=weight,
             dweights=dweights,
             dbiases=dbiases,
             group=group,
-            own=own,
+            strip=strip,
+            own=strip * row + columns * (filters + taps),
         ),
         table.task(
             tasks.add_groups,
@@ -391,9 +400,19 @@ def _has_few_windows(windows, weight, index):
     return index is None and windows.count <= MOST_WINDOWS and weight.size <= MOST_WEIGHTS
 
 
-def _fits(windows, weight, padding, bias):
-    few = len(weight) < MANY_FILTERS and weight.size <= min(MOST_WEIGHTS, RESIDENT_WEIGHTS)
-    return padding == 0 and bias is not None and few
+def _fits(weight, bias, padding):
+    few = weight[0].size <= FEW_TAPS or (len(weight) < MANY_FILTERS and not padding)
+    return few and bias is not None and weight.size <= min(MOST_WEIGHTS, RESIDENT_WEIGHTS)
+
+
+def _framed(table, label, x, padding):
+    """(tasks, fields of the images with so many zeros on each side)"""
+    shape = np.add(x.shape, (0, 2 * padding, 2 * padding, 0)).tolist()
+    size = dict(zip(("batch", "height", "width", "channels"), shape, strict=True))
+    if not padding:
+        return [], {"x": x, **size}
+    frame = table.array(math.prod(shape))
+    return [table.task(tasks.pad, label, x=x, y=frame, **size, rows=padding)], {"x": frame, **size}
 
 
 def _turn(table, label, x, y, *shape):
@@ -401,17 +420,11 @@ def _turn(table, label, x, y, *shape):
     return table.task(tasks.turn, label, x=x, y=y, batch=batch, rows=rows, columns=columns)
 
 
-def _images(x, weight, y, stride, relu, index):
-    """The fields of a convolution in both directions."""
-    batch, height, width, channels = x.shape
+def _images(weight, y, stride, relu, index):
+    """The fields of a convolution in both directions, but for its images."""
     return {
-        "x": x,
         "y": y,
         "index": index,
-        "batch": batch,
-        "height": height,
-        "width": width,
-        "channels": channels,
         "filters": len(weight),
         "kernel": weight.shape[1],
         "stride": stride,

@@ -75,6 +75,7 @@ SIZES = (
     "row",
     "term",
     "group",
+    "strip",
     "scratch_numbers",
 )
 FLAGS = ("relu", "pool")
@@ -442,12 +443,13 @@ def convolve_back(row, piece, pieces, like):
     parts of the others.
 
     dweights (groups, taps, filters) and dbiases (groups, filters) are sums over `group` images
-    each.
+    each. `strip` rows of y at a time are passed back through ReLU and pooling, and multiplied while
+    they are in the cache.
     """
     task = _task(row)
     size, length, taps = bytes_of(like), task.columns * task.filters, task.kernel * task.channels
     phases, own = 1 + task.pool, _own(task, piece, like)
-    gradient = numba.carray(pointer(own, like), (phases, phases * task.rows, length))
+    gradient = numba.carray(pointer(own, like), (phases, phases * task.strip, length))
     behind = own + size * gradient.size
     sums = _array(behind, length, like)
     count = task.batch * task.rows
@@ -460,9 +462,12 @@ def convolve_back(row, piece, pieces, like):
     first, last = _share(groups, piece, pieces)
     for group in range(first, last):
         sums[:] = like
-        for n in range(group * task.group, min(task.batch, (group + 1) * task.group)):
-            for r in range(task.rows):
-                at = n * task.rows + r
+        dweight = task.dweights + size * group * task.kernel * taps * task.filters
+        begin = group * task.group * task.rows
+        end = min(count, begin + task.group * task.rows)
+        for top in range(begin, end, task.strip):
+            for r in range(task.strip):
+                at = top + r
                 if task.pool:
                     loops.maxpool_rows_gradient(
                         dy[at],
@@ -477,10 +482,9 @@ def convolve_back(row, piece, pieces, like):
                     )
                 else:
                     loops.pass_and_sum(dy[at], y[at], gradient[0, r], sums, task.relu != 0)
-            dweight = task.dweights + size * group * task.kernel * taps * task.filters
-            _add_weight_gradient(task, n, own, dweight, n > group * task.group, like)
+            _add_weight_gradient(task, top, own, dweight, top > begin, like)
             if task.dx != 0:
-                _image_gradient(task, n, own, behind + size * length, like)
+                _image_gradient(task, top, own, behind + size * length, like)
         dbias = _array(task.dbiases + size * group * task.filters, task.filters, like)
         dbias[:] = like
         for k in range(length):
@@ -488,22 +492,32 @@ def convolve_back(row, piece, pieces, like):
 
 
 @compiled
-def _add_weight_gradient(task, n, gradient, dweight, add, like):
-    """dweight (taps, filters) += (if add, else =) the part of image n; gradient: (phases, rows,
-    columns, filters).
+def _first_pixel(task, top):
+    """Number of the first pixel of x that row `top` of all images' y reads."""
+    n, r = top // task.rows, top % task.rows
+    return (n * task.height + (1 + task.pool) * r * task.stride) * task.width
+
+
+@compiled
+def _add_weight_gradient(task, top, gradient, dweight, add, like):
+    """dweight (taps, filters) += (if add, else =) the strip's part, from row `top` of y on.
+
+    gradient: (phases, rows, columns, filters).
     """
     size, taps = bytes_of(like), task.kernel * task.channels
     phases, line = 1 + task.pool, task.width * task.channels
-    pixel, rows = task.channels * task.stride, phases * task.rows
+    pixel, rows = task.channels * task.stride, phases * task.strip
+    x = task.x + size * _first_pixel(task, top) * task.channels
     for i in range(task.kernel):
         for phase in range(phases):
-            window = task.x + size * ((n * task.height + i) * line + phase * pixel)
             product(
                 task.product,
                 Rows(dweight + size * i * taps * task.filters, task.filters),
                 taps,
                 task.filters,
-                Strided(window, 1, task.stride * line, phases * pixel),
+                Strided(
+                    x + size * (i * line + phase * pixel), 1, task.stride * line, phases * pixel
+                ),
                 Rows(gradient + size * phase * rows * task.columns * task.filters, task.filters),
                 rows,
                 task.columns,
@@ -513,14 +527,15 @@ def _add_weight_gradient(task, n, gradient, dweight, add, like):
 
 
 @compiled
-def _image_gradient(task, n, gradient, columns, like):
-    """dx of image n; columns: scratch for a row of windows, (columns, kernel, kernel *
-    channels).
+def _image_gradient(task, top, gradient, columns, like):
+    """The strip's part of dx, zero before an image's first strip; columns: scratch for a row of
+    windows, (columns, kernel, kernel * channels).
     """
     size, taps, line = bytes_of(like), task.kernel * task.channels, task.width * task.channels
-    phases = 1 + task.pool
-    rows = phases * task.rows
-    _array(task.dx + size * n * task.height * line, task.height * line, like)[:] = like
+    phases, first = 1 + task.pool, _first_pixel(task, top)
+    rows = phases * task.strip
+    if top % task.rows == 0:
+        _array(task.dx + size * first * task.channels, task.height * line, like)[:] = like
     for phase in range(phases):
         for r in range(rows):
             product(
@@ -542,9 +557,11 @@ def _image_gradient(task, n, gradient, columns, like):
             )
             for q in range(task.columns):
                 for i in range(task.kernel):
-                    pixel = (n * task.height + r * task.stride + i) * task.width + (
-                        phases * q + phase
-                    ) * task.stride
+                    pixel = (
+                        first
+                        + (r * task.stride + i) * task.width
+                        + (phases * q + phase) * task.stride
+                    )
                     add_run(
                         task.dx + size * pixel * task.channels,
                         columns + size * (q * task.kernel + i) * taps,

@@ -120,12 +120,13 @@ class _Chunk:
         """
 
         def work(worker, start, stop):
-            part = slice(start, stop)
-            gradients, sources = self.gradients[part], SOURCES[part]
-            left = gradients.transpose(0, 2, 1)
-            products.multiply(left, self.seen, sums[part], add, rights=sources)
-            if self.dx is not None:
-                products.multiply(gradients, transformed[part], self.to_pixels[part])
+            # as in winograd.py
+            for plane in blocks.slices(start, stop, 1):
+                gradients, source = self.gradients[plane], SOURCES[plane.start]
+                left, seen = gradients.transpose(0, 2, 1), self.seen[source : source + 1]
+                products.multiply(left, seen, sums[plane], add)
+                if self.dx is not None:
+                    products.multiply(gradients, transformed[plane], self.to_pixels[plane])
             if start <= ALL < stop:
                 total = blocks.bias_gradient(self.gradients[ALL])
                 dbias[...] = dbias + total if add else total

@@ -244,11 +244,12 @@ class _Backward:
             worker.lap("convolution backward")
 
         def multiply(worker, start, stop):
-            part = slice(start, stop)
-            left = turned[part].transpose(0, 2, 1)
-            products.multiply(left, seen[part], sums[part], not first)
-            if self.dx is not None:
-                products.multiply(turned[part], self.transformed[part], seen[part])
+            # plane by plane: the second product finds in the cache what the first has read
+            for plane in blocks.slices(start, stop, 1):
+                left = turned[plane].transpose(0, 2, 1)
+                products.multiply(left, seen[plane], sums[plane], not first)
+                if self.dx is not None:
+                    products.multiply(turned[plane], self.transformed[plane], seen[plane])
             worker.lap("convolution backward")
 
         def scatter(worker, start, stop):

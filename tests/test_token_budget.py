@@ -35,7 +35,7 @@ BUDGET = {
     "benchmarks": 55378,
     "tests": 438059,
     # with its tests
-    "emulator": 52197,
+    "emulator": 52198,
 }
 MOST_LONG = 59  # functions of over six arguments, outside Numba's loops
 

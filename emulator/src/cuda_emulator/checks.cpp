@@ -64,13 +64,13 @@ static uintptr_t code_of(const Stamp& stamp) {
 struct Region {
     const unsigned char* begin;
     size_t bytes;
-    unsigned shift;     // of a byte's number to its granule's
-    unsigned finest;    // that `shift` may become
-    int argument;       // its number, or SHARED
-    const char* name;   // of a shared array
-    unsigned rank;      // of its block in the cluster
-    bool empty;         // at first
-    bool constant;      // no thread has written to it
+    unsigned shift;    // of a byte's number to its granule's
+    unsigned finest;   // that `shift` may become
+    int argument;      // its number, or SHARED
+    const char* name;  // of a shared array
+    unsigned rank;     // of its block in the cluster
+    bool empty;        // at first
+    bool constant;     // no thread has written to it
     Before before;
     Granule* granules;  // null: none until the first access, and of a constant
     const unsigned char* end() const { return begin + bytes; }
@@ -268,9 +268,10 @@ static void look_at_all_accesses() {
     }
     if (dependent && dependency_waits.empty()) {
         Fault fault = without_thread("missing dependency wait");
-        snprintf(fault.message, sizeof fault.message,
-                 "no thread calls griddepcontrol.wait, so that the launch behind this one may begin "
-                 "before the one before it has ended");
+        snprintf(
+            fault.message, sizeof fault.message,
+            "no thread calls griddepcontrol.wait, so that the launch behind this one may begin "
+            "before the one before it has ended");
         keep(fault);
     }
     running->faults->accesses = accesses;
@@ -437,8 +438,8 @@ static EMULATOR_INLINE void record_read(Stamp& read, uintptr_t address) {
 
 static Fault race(const Region& region, size_t offset, const char* verb, const Stamp& other,
                   const char* other_verb, uintptr_t address) {
-    bool between_blocks = other.block != block_number || other.readers == Readers::BLOCKS ||
-                          of_other_blocks(other);
+    bool between_blocks =
+        other.block != block_number || other.readers == Readers::BLOCKS || of_other_blocks(other);
     Fault fault = describe(
         between_blocks ? "race between blocks" : "race", at(address, code_of(other)),
         "%s {element}, which %s %s; nothing orders the two", verb, who(other).c_str(), other_verb);
@@ -507,8 +508,8 @@ static void suspect_stale(const Region& region, size_t offset, uintptr_t address
 
 // Whether an atomic access may come near the atomic ones of the stamp.
 static bool atomics_agree(const Stamp& write, Scope scope) {
-    bool other_block = write.block != block_number || write.readers == Readers::BLOCKS ||
-                       of_other_blocks(write);
+    bool other_block =
+        write.block != block_number || write.readers == Readers::BLOCKS || of_other_blocks(write);
     return write.atomic && !(other_block && (write.of_block || scope == Scope::BLOCK));
 }
 
@@ -663,10 +664,11 @@ static bool is_past_dependency() {
 static void check_dependency(const Region& region, const Touch& touch) {
     bool write = touch.access != Access::READ, written = region.before == Before::WRITES;
     if (region.before == Before::NOTHING || !(write || written) || is_past_dependency()) return;
-    record(located(describe("missing dependency wait", at(touch.address),
-                            "%s {element}, which the launch before %s, ahead of griddepcontrol.wait",
-                            write ? "writes" : "reads", written ? "writes" : "reads"),
-                   region, touch.pointer - region.begin));
+    record(
+        located(describe("missing dependency wait", at(touch.address),
+                         "%s {element}, which the launch before %s, ahead of griddepcontrol.wait",
+                         write ? "writes" : "reads", written ? "writes" : "reads"),
+                region, touch.pointer - region.begin));
 }
 
 // Shared memory of a cluster: that of another block has to be there; arrays of fixed size are those

@@ -205,11 +205,10 @@ Fault describe(const char* kind, Place place, const char* format, ...) {
     fault.line = place.line;
     fault.address = place.address ? place.address - base : 0;
     fault.other_address = place.other_address ? place.other_address - base : 0;
-    size_t length =
-        snprintf(fault.message, sizeof fault.message, "thread (%u,%u,%u) of block (%u,%u,%u) ",
-                 current->index[0], current->index[1], current->index[2],
-                 block_index[current->rank][0], block_index[current->rank][1],
-                 block_index[current->rank][2]);
+    size_t length = snprintf(fault.message, sizeof fault.message,
+                             "thread (%u,%u,%u) of block (%u,%u,%u) ", current->index[0],
+                             current->index[1], current->index[2], block_index[current->rank][0],
+                             block_index[current->rank][1], block_index[current->rank][2]);
     va_list rest;
     va_start(rest, format);
     vsnprintf(fault.message + length, sizeof fault.message - length, format, rest);
@@ -723,7 +722,8 @@ static void begin_block(unsigned number, std::mt19937& random) {
     for (unsigned i = 0; i < threads.size(); i++) {
         Thread& thread = threads[i];
         unsigned own = i % block_threads;
-        unsigned index[3] = {own % block[0], own / block[0] % block[1], own / (block[0] * block[1])};
+        unsigned index[3] = {own % block[0], own / block[0] % block[1],
+                             own / (block[0] * block[1])};
         std::copy(index, index + 3, thread.index);
         thread.linear = i;
         thread.rank = i / block_threads;

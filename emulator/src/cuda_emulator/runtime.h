@@ -77,18 +77,18 @@ extern unsigned block_number;  // 1 for the first block that runs, so that 0 mea
 extern uint64_t barrier_tick;  // when this block passed its last barrier, outside a cluster
 extern uint64_t ticks;         // of the block's accesses and waits
 inline uint64_t next_tick() { return ++ticks; }
-extern uintptr_t last_access;            // of the code
+extern uintptr_t last_access;  // of the code
 // A cluster runs as one block: its threads are numbered through, and so are its warps.
 constexpr unsigned MOST_BLOCKS = 16;  // of a cluster
 extern bool clustered;                // whether there are several
 extern unsigned block_threads;        // of one of them
-bool has_ended(unsigned rank);            // whether all threads of the cluster's block have
+bool has_ended(unsigned rank);        // whether all threads of the cluster's block have
 // Whether what a thread of another block of the cluster did is known by the cluster's barrier.
 bool ordered_by_cluster(unsigned thread, uint64_t tick, bool alone);
 uint64_t barrier_tick_in_cluster();  // of this thread's block
 unsigned char* dynamic_shared_of(unsigned rank);
-bool is_dynamic(const void* shared);  // of any block that a cluster may have
-std::string block_of(unsigned rank);  // "(1,0,0)"
+bool is_dynamic(const void* shared);     // of any block that a cluster may have
+std::string block_of(unsigned rank);     // "(1,0,0)"
 extern std::vector<uint64_t> warp_tick;  // the last __syncwarp of the whole warp, of each warp
 
 // Where in the kernel: a file and line, or the code addresses of the access and of the one it
@@ -111,11 +111,11 @@ void report(const Fault&);             // ends the block; for the scheduler
 [[noreturn]] void fail(const Fault&);  // ends the block; for a thread, which never runs on
 void record(const Fault&);             // for a thread, which goes on if all faults are wanted
 bool on_a_stack(const void* address);
-std::string coordinates(unsigned thread);        // "(1,0,0)"
+std::string coordinates(unsigned thread);  // "(1,0,0)"
 // Of a block by its block_number and a thread in the cluster.
 std::string block_coordinates(unsigned run_as, unsigned thread);
-[[noreturn]] void leave();                       // the running thread, for good
-[[noreturn]] void end_launch();                  // the same, and no other thread goes on
+[[noreturn]] void leave();       // the running thread, for good
+[[noreturn]] void end_launch();  // the same, and no other thread goes on
 
 // faults.cpp
 bool only_first();           // whether the first error ends the launch

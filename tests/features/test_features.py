@@ -2,6 +2,8 @@
 batches.
 """
 
+import pathlib
+import re
 import tempfile
 
 import numpy as np
@@ -11,6 +13,7 @@ from sklearn.decomposition import PCA
 import numpy_cupy
 import references
 from ladder.arithmetic import arrays
+from ladder.arithmetic.lazy_rows import forget
 from ladder.data.normalization import Statistics
 from ladder.errors import UserError
 from ladder.features import features, pca
@@ -309,6 +312,23 @@ def test_pca_in_blocks_is_that_of_all_rows_at_once(monkeypatch, count, width, fl
     assert np.allclose(its_rows, rows, atol=1e-2)
     ((_, extracted),) = features.blocks(encoder, images, transform)
     assert np.allclose(its_rows, extracted, atol=1e-2)
+
+
+@pytest.mark.skipif(
+    not pathlib.Path("/proc/self/clear_refs").exists(), reason="Linux alone resets a peak of memory"
+)
+def test_columns_of_a_file_are_read_without_the_whole_file_in_memory(tmp_path):
+    def peak():
+        return 1024 * int(re.search(r"VmHWM:\s+(\d+)", status.read_text())[1])
+
+    status, reset = pathlib.Path("/proc/self/status"), pathlib.Path("/proc/self/clear_refs")
+    rows, ones = artifacts.unnamed_array(tmp_path, (4096, 4096), np.float32), np.ones(4096, "f4")
+    rows[:] = 1
+    forget(rows)
+    reset.write_text("5")  # the peak is what is in memory now
+    before = peak()
+    assert not pca.Part(rows, 0, ones, ones)[:, :512].any()
+    assert peak() - before < rows.nbytes / 2
 
 
 def test_directions_without_variance_are_zeros():

@@ -5,12 +5,14 @@ batches.
 import tempfile
 
 import numpy as np
+import psutil
 import pytest
 from sklearn.decomposition import PCA
 
 import numpy_cupy
 import references
 from ladder.arithmetic import arrays
+from ladder.arithmetic.lazy_rows import forget
 from ladder.data.normalization import Statistics
 from ladder.errors import UserError
 from ladder.features import features, pca
@@ -309,6 +311,20 @@ def test_pca_in_blocks_is_that_of_all_rows_at_once(monkeypatch, count, width, fl
     assert np.allclose(its_rows, rows, atol=1e-2)
     ((_, extracted),) = features.blocks(encoder, images, transform)
     assert np.allclose(its_rows, extracted, atol=1e-2)
+
+
+def test_columns_of_a_file_are_read_without_the_whole_file_in_memory(monkeypatch, tmp_path):
+    def resident_then_forget(rows):
+        resident.append(psutil.Process().memory_info().rss)
+        forget(rows)
+
+    rows, ones = artifacts.unnamed_array(tmp_path, (4096, 4096), np.float32), np.ones(4096, "f4")
+    rows[:] = 1
+    forget(rows)
+    resident = [psutil.Process().memory_info().rss]
+    monkeypatch.setattr(pca, "forget", resident_then_forget)
+    assert not pca.Part(rows, 0, ones, ones)[:, :512].any()
+    assert max(resident) - resident[0] < rows.nbytes / 2
 
 
 def test_directions_without_variance_are_zeros():

@@ -102,7 +102,7 @@ class NumPy:
 
     def largest_eigenvectors(self, matrix, count):
         """(values (count,), vectors (n, count)), the largest last, of a symmetric matrix (n, n),
-        whose upper half is read.
+        whose upper half is read and which may be overwritten.
         """
         with runtime.one_blas_thread():
             return lapack.largest_eigenvectors(matrix, count)

@@ -17,10 +17,10 @@ def largest_eigenvectors(matrix, count):
     """(values (count,), vectors (n, count)) float32, the largest last, of a symmetric float32
     matrix (n, n).
 
-    Only its upper half is read. Raises numpy.linalg.LinAlgError if LAPACK fails.
+    Only its upper half is read; a matrix in column-major order is overwritten. Raises
+    numpy.linalg.LinAlgError if LAPACK fails.
     """
-    # a copy, because LAPACK overwrites it
-    matrix, size = np.array(matrix, np.float32, order="F"), len(matrix)
+    matrix, size = np.asarray(matrix, np.float32, order="F"), len(matrix)
     values, vectors = np.empty(size, np.float32), np.empty((size, count), np.float32, order="F")
     support, zero = np.empty(2 * size, np.int32), ctypes.byref(ctypes.c_float())
 

@@ -74,6 +74,7 @@ class Centered(_Rows):
         return len(self.rows), len(self.center)
 
     def __getitem__(self, rows: Any) -> npt.NDArray[np.float32]:
-        read = self.rows[rows] - self.center
+        read = self.rows[rows]
+        read = np.subtract(read, self.center, out=read if read.flags.owndata else None)
         forget(self.rows)
         return read

@@ -186,6 +186,7 @@ def put(outs, at, rows):
     """
     for out, part in zip(outs, np.split(rows, len(outs), axis=1), strict=True):
         out[at] = part
+        forget(out)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,6 +206,7 @@ class Chosen:
 
     def __setitem__(self, rows, values):
         self.images[self.indices[rows]] = values
+        forget(self.images)
 
 
 def prepare(encoder, images, transform, library=ON_CPU, batch=BATCH):

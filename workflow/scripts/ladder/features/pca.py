@@ -13,6 +13,7 @@ from ladder.errors import NOT_FINITE, RunFailed
 ON_CPU = NumPy()
 BLOCK_NUMBERS = 2**25  # of the rows, in memory at once
 BLOCK_COLUMNS = 512  # columns of a block are a multiple of this
+PIECE = 512  # rows that are read at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,10 +34,15 @@ class Part:
     def __getitem__(self, place):
         rows, columns = place
         start, stop, _ = columns.indices(len(self.mean))
-        values = np.array(self.rows[rows, self.first + start : self.first + stop])
-        values -= self.mean[start:stop]
-        values *= self.scale[start:stop]
-        forget(self.rows)
+        read = self.rows[rows, self.first + start : self.first + stop]
+        values = np.empty(read.shape, np.float32)
+        # Some columns of all rows would have the whole file in memory: what is read of a page maps
+        # those around it.
+        for at in range(0, len(read), PIECE):
+            piece = values[at : at + PIECE]
+            np.subtract(read[at : at + PIECE], self.mean[start:stop], out=piece)
+            piece *= self.scale[start:stop]
+            forget(self.rows)
         return values
 
 

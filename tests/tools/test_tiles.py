@@ -64,7 +64,7 @@ def test_each_candidate_is_timed_beside_the_rungs_own_plan(monkeypatch):
         def microseconds(self, arrays, graph, replays):
             return 100.0 * replays
 
-        def more(self, base, changed, step_us):
+        def extra_us(self, base, changed, step_us):
             assert (
                 launched(base[0]) != launched(changed[0]) and step_us == 100.0 * launch_times.MOST
             )

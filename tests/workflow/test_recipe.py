@@ -160,7 +160,7 @@ def test_raw_pixels_of_ones_own_pictures_are_as_they_are_and_always_there(pets):
 
 
 def test_whitening_with_too_few_pictures_is_refused(pets):
-    with pytest.raises(UserError, match="whitening needs more; standardize"):
+    with pytest.raises(UserError, match="whitening needs more; take standardize"):
         run(pets, controls=[{"random": {"normalization": "zca"}}])
 
 

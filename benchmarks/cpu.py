@@ -13,7 +13,7 @@ median step over all turns. CPU milliseconds are those of all threads, which oth
 less. A step of the cpu rung includes loading its batch, the others' do not.
 
 FILE is written after each process, and the rows of other networks that it has stay: networks may
-be measured one by one. cpu_table.py writes its numbers into README.md and docs/results.md.
+be measured one by one. cpu_table.py makes a table of FILE.
 
 With --load so many other processes compute all the time, as on a machine that is shared. A figure
 is then the mean step, as the waits of a thread that is not running are rare and long.

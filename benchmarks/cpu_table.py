@@ -1,19 +1,21 @@
-"""Write what benchmarks/cpu.json says into README.md and docs/results.md.
+"""Write the table of benchmarks/cpu.json into docs/results.md, and name the sentences on it that
+README.md and docs/results.md lack.
 
     python benchmarks/cpu_table.py [--check]
 
---check writes nothing and exits with 1 if a page is out of date.
+--check writes nothing. The exit status is 1 if a sentence is lacking or, with --check, the table is
+out of date.
 """
 
 import json
 import pathlib
 import re
 import sys
-import textwrap
 
 import table
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+README, RESULTS = ROOT / "README.md", ROOT / "docs/results.md"
 BEGIN = "<!-- table: made by benchmarks/cpu_table.py -->"
 HEADLINE = "autoencoder", 64
 OURS = "Kernel Ladder"
@@ -22,43 +24,28 @@ LIBRARIES = {"tensorflow": "TensorFlow", "PyTorch": "PyTorch", "jax": "JAX"}
 
 def main():
     record = json.loads((ROOT / "benchmarks/cpu.json").read_text("utf-8"))
-    late = False
-    for name, change in (("README.md", readme), ("docs/results.md", results)):
-        page = ROOT / name
-        text = page.read_text("utf-8")
-        wanted = change(text, record)
-        late |= text != wanted
-        if "--check" not in sys.argv:
-            page.write_text(wanted, "utf-8")
-    if "--check" in sys.argv and late:
-        sys.exit("out of date: run benchmarks/cpu_table.py")
-
-
-def readme(text, record):
-    fastest_rows = fastest(record)[HEADLINE]
-    peer = strongest(fastest_rows)
-    return replaced(
-        text,
-        r"On \w+ cores of an .* the `cpu` rung trains \d+ images/s, where \w+ reaches \d+ images/s",
-        f"On {record['threads']} cores of an {processor(record)} the `cpu` rung trains"
-        f" {speed(fastest_rows[OURS])} images/s, where {peer} reaches {speed(fastest_rows[peer])} images/s",
-    )
-
-
-def results(text, record):
     cases = fastest(record)
     peer = strongest(cases[HEADLINE])
-    ratios = [
-        fastest_rows[peer]["ladder_is_faster_by"]
-        for fastest_rows in cases.values()
-        if peer in fastest_rows
-    ]
-    text = replaced(
-        text,
-        r"[\d.]+ to [\d.]+ times as fast as \w+ on \[a CPU\]",
-        f"{min(ratios):.1f} to {max(ratios):.1f} times as fast as {peer} on [a CPU]",
-    )
-    return table.with_table(text, section(record, cases, peer), BEGIN)
+    text = RESULTS.read_text("utf-8")
+    wanted = table.with_table(text, section(record, cases, peer), BEGIN)
+    if "--check" not in sys.argv:
+        RESULTS.write_text(wanted, "utf-8")
+    elif text != wanted:
+        sys.exit("docs/results.md is out of date; run: python benchmarks/cpu_table.py")
+    for page, sentence in sentences(record, cases, peer).items():
+        if sentence not in " ".join(page.read_text("utf-8").split()):
+            sys.exit(f"{page.relative_to(ROOT)} lacks: {sentence}")
+
+
+def sentences(record, cases, peer):
+    """What README.md and docs/results.md have to say."""
+    ratios = [rows[peer]["ladder_is_faster_by"] for rows in cases.values() if peer in rows]
+    headline = cases[HEADLINE]
+    return {
+        README: f"On {record['threads']} cores of an {processor(record)} the `cpu` rung trains"
+        f" {speed(headline[OURS])} images/s, where {peer} reaches {speed(headline[peer])} images/s",
+        RESULTS: f"{min(ratios):.1f} to {max(ratios):.1f} times as fast as {peer} on [a CPU]",
+    }
 
 
 def section(record, cases, peer):
@@ -71,23 +58,15 @@ def section(record, cases, peer):
     rows = [
         [
             network,
-            batch,
+            str(batch),
             *(milliseconds(fastest_rows.get(name)) for name in (OURS, *libraries)),
             f"{fastest_rows[peer]['ladder_is_faster_by']:.1f} x" if peer in fastest_rows else "",
             milliseconds(fastest_rows.get("bf16")),
         ]
         for (network, batch), fastest_rows in cases.items()
     ]
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(
-        [
-            "",
-            f"{record['machine']['processor']}, {record['threads']} threads:",
-            "",
-            *(f"| {' | '.join(map(str, line))} |" for line in lines),
-            "",
-        ]
-    )
+    about = f"{record['machine']['processor']}, {record['threads']} threads:"
+    return "\n".join(["", about, "", *table.markdown([head, ["---"] * len(head), *rows]), ""])
 
 
 def fastest(record):
@@ -120,26 +99,6 @@ def speed(row):
 
 def milliseconds(row):
     return "" if row is None else f"{row['ms']:.3g}" if row["ms"] < 100 else f"{row['ms']:.0f}"
-
-
-def replaced(text, pattern, sentence):
-    """The text with `sentence` for the one place of the pattern; its item of a list is set in lines
-    anew.
-    """
-    items = re.split(r"(?m)^(?=- |\d+\. |\n)", text)
-    (place,) = [n for n, item in enumerate(items) if re.search(pattern, " ".join(item.split()))]
-    item = re.sub(pattern, sentence, " ".join(items[place].split()))
-    items[place] = (
-        textwrap.fill(
-            item,
-            100,
-            subsequent_indent=" " * (item.index(" ") + 1),
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        + "\n"
-    )
-    return "".join(items)
 
 
 if __name__ == "__main__":

@@ -80,33 +80,32 @@ def changed(text, *pairs):
     return text
 
 
-def exchange(tmp_path, text=EXCHANGE, grid=4, **options):
-    path = tmp_path / "exchange.cu"
-    path.write_text(text)
-    x, y = np.arange(256, dtype=np.float32), np.zeros(256, np.float32)
-    launch = load(path).get_function("exchange"), (grid,), (64,), (x, y), 256
+def faults(tmp_path, text, name, expected, *launch, **options):
+    """The faults of a launch (grid, block, (input, output, ...), shared); without one that ends it
+    the output is what is expected.
+    """
+    (tmp_path / "kernel.cu").write_text(text)
     try:
-        report = check(*launch, **options)
+        report = check(load(tmp_path / "kernel.cu").get_function(name), *launch, **options)
     except KernelFault as fault:
         return fault.faults
-    rows = x.reshape(2, 2, 64)
-    assert (y.reshape(2, 2, 64) == rows + rows[:, ::-1, ::-1]).all()
+    assert np.array_equal(launch[2][1], expected)
     return report.faults
+
+
+def exchange(tmp_path, text=EXCHANGE, grid=4, **options):
+    x, y = np.arange(256, dtype=np.float32), np.zeros(256, np.float32)
+    rows = x.reshape(2, 2, 64)
+    expected = (rows + rows[:, ::-1, ::-1]).ravel()
+    return faults(tmp_path, text, "exchange", expected, (grid,), (64,), (x, y), 256, **options)
 
 
 def stream(tmp_path, text=MULTICAST, steps=5):
-    path = tmp_path / "stream.cu"
-    path.write_text(text)
-    w = np.arange(5 * 64, dtype=np.float32)
-    y = np.zeros(128, np.float32)
-    launch = load(path).get_function("stream"), (4,), (64,), (w, y, np.int32(steps)), 2 * 256 + 32
-    try:
-        report = check(*launch)
-    except KernelFault as fault:
-        return fault.faults
+    w, y = np.arange(5 * 64, dtype=np.float32), np.zeros(128, np.float32)
     rows = w.reshape(5, 2, 32)[:steps]
-    assert (y.reshape(4, 32) == (rows[:, 0] * rows[:, 1]).sum(axis=0)).all()
-    return report.faults
+    expected = np.tile((rows[:, 0] * rows[:, 1]).sum(axis=0), 4)
+    launch = (4,), (64,), (w, y, np.int32(steps)), 2 * 256 + 32
+    return faults(tmp_path, text, "stream", expected, *launch)
 
 
 def test_blocks_of_a_cluster_read_what_the_others_stored(tmp_path):
@@ -171,13 +170,6 @@ EXCHANGED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", EXCHANGED)
-def test_what_is_wrong_between_blocks_of_a_cluster_is_named(tmp_path, name):
-    pairs, kind, words = EXCHANGED[name]
-    found = exchange(tmp_path, changed(EXCHANGE, *pairs))
-    assert found and found[0].kind == kind and words in found[0].message
-
-
 def test_clusters_divide_the_grid(tmp_path):
     (fault,) = exchange(tmp_path, grid=3)
     assert fault.kind == "impossible launch" and "clusters of (2,1,1)" in fault.message
@@ -222,12 +214,19 @@ STREAMED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", STREAMED)
-def test_what_is_wrong_with_a_multicast_is_named(tmp_path, name):
-    pairs, kind, words = STREAMED[name]
-    found = stream(tmp_path, changed(MULTICAST, *pairs))
-    assert found and kind in {each.kind for each in found}
-    assert any(words in each.message for each in found if each.kind == kind)
+PLANTED = [
+    pytest.param(run, changed(text, *pairs), kind, words, id=name)
+    for run, text, table in ((exchange, EXCHANGE, EXCHANGED), (stream, MULTICAST, STREAMED))
+    for name, (pairs, kind, words) in table.items()
+]
+
+
+@pytest.mark.parametrize("run, text, kind, words", PLANTED)
+def test_what_is_wrong_between_blocks_of_a_cluster_is_named(tmp_path, run, text, kind, words):
+    found = run(tmp_path, text)
+    fault = next(each for each in found if each.kind == kind)
+    # a stage that is overwritten is also read too early, which is found before
+    assert words in fault.message and (fault is found[0] or kind == "race")
 
 
 def test_without_a_cluster_a_block_is_alone(tmp_path):

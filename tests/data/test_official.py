@@ -298,6 +298,25 @@ def test_an_archive_that_is_none_of_cifar10_is_one_line(tmp_path, monkeypatch, c
     assert words in small.fault(sha256=hashlib.sha256(data).hexdigest())
 
 
+@pytest.mark.parametrize(
+    "folder, size, words",
+    [("cifar-10-batches-bin", 50_000_000, ""), ("x" * 20_000, 9, "has more than 10,000 bytes")],
+)
+def test_an_archive_that_is_meant_to_do_harm_is_one_line(
+    tmp_path, monkeypatch, folder, size, words
+):
+    small = Small("cifar10", tmp_path, monkeypatch)
+    (file,) = official.FILES["cifar10"]
+    monkeypatch.setattr(official, "MOST_UNPACKED", 1_000_000)
+    (data,) = packed(folder, {"data_batch_1.bin": bytes(size)})
+    (tmp_path / file.name).write_bytes(data)
+    tracemalloc.start()
+    message = small.fault(sha256=hashlib.sha256(data).hexdigest())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "is not the binary version" in message and words in message and peak < 5_000_000
+
+
 def test_the_small_part_of_mnist_has_600_of_each_class_in_both_parts():
     part = prepare_data._load({"dataset": "mnist_small"}, {})
     assert part.train_images.shape == part.test_images.shape == (6000, 28, 28, 1)

@@ -49,9 +49,9 @@ class File:
         except OSError as error:
             return f"it cannot be read ({error.strerror})"
         held = path.stat().st_size
-        return f"its sha256 is {digest}, not {self.sha256} ({held:,} bytes)" * (
-            digest != self.sha256
-        )
+        if digest == self.sha256:
+            return ""
+        return f"its sha256 is {digest}, not {self.sha256} ({held:,} bytes)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +92,30 @@ class Idx:
 
 # What reading a damaged archive, or none, raises.
 DAMAGES = OSError, EOFError, zlib.error
+# What tarfile and NumPy raise too, over another archive or one that is meant to do harm.
+FAULTS = (
+    *DAMAGES,
+    tarfile.TarError,
+    AttributeError,
+    KeyError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+)
+MOST_UNPACKED = 400_000_000  # bytes of an archive; those of CIFAR have 185 million
+# of a header that extends another one; tarfile's time grows with the square of its length
+MOST_EXTENDED = 10_000
+
+
+class _Header(tarfile.TarInfo):
+    """A header of an archive that is not read if it extends another one at an absurd length."""
+
+    @classmethod
+    def frombuf(cls, buf, encoding, errors):
+        header = super().frombuf(buf, encoding, errors)
+        if header.size > MOST_EXTENDED and not (header.isdir() or header.isreg()):
+            raise tarfile.ReadError(f"one of its headers has more than {MOST_EXTENDED:,} bytes")
+        return header
 
 
 def _unpacked(path, most=-1):
@@ -307,10 +331,12 @@ def _cifar(path, folder, names, labels):
     """Of an archive with files of records to train on, one to test on, and one of class names; a
     record has so many labels, of which the last one counts, then the red, green and blue plane.
 
-    Raises UserError where it is another archive, whose checksum a person has given.
+    Raises UserError where it is another archive, whose checksum a person has given: it may be
+    anybody's.
     """
     try:
-        with tarfile.open(path) as archive:
+        unpacked = io.BytesIO(_unpacked(path, MOST_UNPACKED))
+        with tarfile.open(fileobj=unpacked, mode="r:", tarinfo=_Header) as archive:
             *train, test, words = (archive.extractfile(f"{folder}/{name}").read() for name in names)
         parts = [
             np.frombuffer(data, np.uint8).reshape(-1, labels + 3 * 32 * 32)
@@ -319,7 +345,7 @@ def _cifar(path, folder, names, labels):
         classes = tuple(words.decode().split())
         if max(rows[:, labels - 1].max(initial=0) for rows in parts) >= len(classes):
             raise ValueError(f"a label is not one of its {len(classes)} classes")
-    except (*DAMAGES, tarfile.TarError, AttributeError, KeyError, ValueError) as error:
+    except FAULTS as error:
         raise UserError(
             f"{path} is not the binary version, with {folder}: {error}; remove it, and name another"
         ) from error
